@@ -237,6 +237,7 @@ int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask
 {
 	if (!id->verbs || attr->qp_state < IBV_QPS_INIT || attr->qp_state > IBV_QPS_RTS)
 		return rv_fail(EINVAL);
+	rv_cm_moves();
 	attr->qp_access_flags =
 		IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 	attr->port_num = 1;

@@ -141,7 +141,7 @@ int rv_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr *
 	uint32_t before;
 	int error = 0;
 
-	if (qp->state < IBV_QPS_RTR || rv_foreign(q->process)) {
+	if (qp->state < q->sends_from || rv_foreign(q->process)) {
 		*bad = wr;
 		return rv_foreign(q->process) ? EPERM : EINVAL;
 	}
@@ -210,9 +210,9 @@ int rv_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr *
 	struct rv_qp *q = to_qp(qp);
 	int error = 0;
 
-	if (rv_foreign(q->process)) {
+	if (qp->state < q->recvs_from || rv_foreign(q->process)) {
 		*bad = wr;
-		return EPERM;
+		return rv_foreign(q->process) ? EPERM : EINVAL;
 	}
 	rv_lock(&q->recv_lock);
 	for (; wr; wr = wr->next) {

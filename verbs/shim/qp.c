@@ -168,6 +168,8 @@ struct ibv_qp *rv_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_a
 	q->qp.qp_base.srq = attr->srq;
 	q->qp.qp_base.state = IBV_QPS_RESET;
 	q->qp.qp_base.qp_type = IBV_QPT_RC;
+	q->sends_from = rv_roce() ? IBV_QPS_RTS : IBV_QPS_RTR;
+	q->recvs_from = rv_roce() ? IBV_QPS_INIT : IBV_QPS_RESET;
 	q->kept = (struct ibv_qp_attr){ .path_mtu = IBV_MTU_1024, .port_num = 1,
 		.qp_access_flags = PEER_ACCESS };
 	error = q->sents && q->recvs && q->cookie ? make(q, context, attr) : ENOMEM;
@@ -234,6 +236,35 @@ static void unlock_queues(struct rv_qp *q)
 }
 
 /*
+ * The move to RESET: what was posted is forgotten, and completions that were not polled are
+ * discarded.
+ */
+int rv_reset_qp(struct rv_qp *q)
+{
+	struct rv_completions *a = to_cq(q->qp.qp_base.send_cq), *b = to_cq(q->qp.qp_base.recv_cq);
+	int error;
+
+	rv_lock(&q->send_lock);
+	rv_lock(&q->recv_lock);
+	error = rv_call1(RV_RESET_QP, q->handle);
+	if (!error) {
+		lock_queues(q);
+		rv_discard(a, q);
+		if (a != b)
+			rv_discard(b, q);
+		q->sq_tail = q->rq_tail = 0;
+		store_release(&q->sent, 0);
+		store_release(&q->retired, 0);
+		store_release(&q->received, 0);
+		store_release(&q->recv_retired, 0);
+		unlock_queues(q);
+	}
+	rv_unlock(&q->recv_lock);
+	rv_unlock(&q->send_lock);
+	return error;
+}
+
+/*
  * Completions of the queue pair that were not polled are discarded, and give their places back: in
  * the completion queues, and in the shared receive queue.
  */
@@ -264,142 +295,6 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 	if (qp->srq)
 		__atomic_fetch_sub(&to_srq(qp->srq)->users, 1, __ATOMIC_ACQ_REL);
 	release(q);
-	return 0;
-}
-
-static enum ibv_qp_state state_of(struct rv_qp *q)
-{
-	if (load_acquire(&q->sq->over))
-		q->qp.qp_base.state = IBV_QPS_ERR;
-	return q->qp.qp_base.state;
-}
-
-/*
- * A queue pair of an RNIC is in INIT from the beginning, as Linux has it, whatever qp->state says.
- */
-static bool fresh(enum ibv_qp_state s)
-{
-	return s == IBV_QPS_RESET || s == IBV_QPS_INIT;
-}
-
-int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
-		 struct ibv_qp_init_attr *init)
-{
-	struct rv_qp *q = to_qp(qp);
-	struct rv_args depths = { .arg = { q->handle } };
-	enum ibv_qp_state state = fresh(state_of(q)) ? IBV_QPS_INIT : state_of(q);
-	int error = mask & (IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC)
-			    ? rv_call(RV_QUERY_QP, &depths)
-			    : 0;
-
-	if (error)
-		return error;
-	if (!(mask & (IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC)))
-		depths.arg[0] = depths.arg[1] = 0;
-	*attr = q->kept;
-	attr->qp_state = attr->cur_qp_state = state;
-	attr->cap = q->cap;
-	attr->max_rd_atomic = (uint8_t)depths.arg[0];
-	attr->max_dest_rd_atomic = (uint8_t)depths.arg[1];
-	if (mask & IBV_QP_STATE)
-		qp->state = state;
-	*init = (struct ibv_qp_init_attr){
-		.qp_context = qp->qp_context,
-		.send_cq = qp->send_cq,
-		.recv_cq = qp->recv_cq,
-		.srq = qp->srq,
-		.cap = q->cap,
-		.qp_type = qp->qp_type,
-		.sq_sig_all = q->signal_all,
-	};
-	return 0;
-}
-
-/* What only a connection by number has, and what no queue pair of ours can change. */
-enum {
-	REFUSED = IBV_QP_AV | IBV_QP_DEST_QPN | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE |
-		  IBV_QP_CAP | IBV_QP_RATE_LIMIT,
-};
-#define KNOWN ((IBV_QP_DEST_QPN << 1) - 1)
-
-static int check_attr(struct rv_qp *q, const struct ibv_qp_attr *attr, int mask)
-{
-	if (mask & ~(KNOWN | IBV_QP_RATE_LIMIT))
-		return EINVAL;
-	if (mask & REFUSED)
-		return EOPNOTSUPP;
-	if ((mask & IBV_QP_CUR_STATE && attr->cur_qp_state != state_of(q) &&
-	     !(fresh(attr->cur_qp_state) && fresh(state_of(q)))) ||
-	    (mask & IBV_QP_PORT && attr->port_num != 1) ||
-	    (mask & IBV_QP_PKEY_INDEX && attr->pkey_index) ||
-	    (mask & IBV_QP_MAX_QP_RD_ATOMIC && attr->max_rd_atomic > RV_READS_MAX) ||
-	    (mask & IBV_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic > RV_READS_MAX))
-		return EINVAL;
-	return 0;
-}
-
-/*
- * Whether the program may move it. A connection moves its queue pair by itself, so RTR and RTS, and
- * for one that the program has made itself INIT, have been passed and change nothing. 0, or an
- * errno.
- */
-static int may_move(struct rv_qp *q, enum ibv_qp_state to)
-{
-	enum ibv_qp_state from = state_of(q);
-	bool passed = q->in_cm && from != IBV_QPS_ERR;
-
-	switch (to) {
-	case IBV_QPS_ERR:
-		return 0;
-	case IBV_QPS_RESET:
-		return q->in_cm || from == IBV_QPS_ERR ? EOPNOTSUPP : 0;
-	case IBV_QPS_INIT:
-		return (passed && q->by_number) || fresh(from) ? 0 : EINVAL;
-	case IBV_QPS_RTR:
-		return passed || fresh(from) ? 0 : EINVAL;
-	case IBV_QPS_RTS:
-		return passed || from == IBV_QPS_RTR || from == IBV_QPS_RTS ? 0 : EINVAL;
-	default:
-		return EINVAL;
-	}
-}
-
-static void keep(struct ibv_qp_attr *kept, const struct ibv_qp_attr *attr, int mask)
-{
-#define KEEP(flag, field) kept->field = mask & (flag) ? attr->field : kept->field
-	KEEP(IBV_QP_ACCESS_FLAGS, qp_access_flags);
-	KEEP(IBV_QP_PATH_MTU, path_mtu);
-	KEEP(IBV_QP_TIMEOUT, timeout);
-	KEEP(IBV_QP_RETRY_CNT, retry_cnt);
-	KEEP(IBV_QP_RNR_RETRY, rnr_retry);
-	KEEP(IBV_QP_MIN_RNR_TIMER, min_rnr_timer);
-	KEEP(IBV_QP_RQ_PSN, rq_psn);
-	KEEP(IBV_QP_SQ_PSN, sq_psn);
-	KEEP(IBV_QP_QKEY, qkey);
-}
-
-/*
- * iWARP connects by the connection manager only: a mask with an address or a number is refused. A
- * program may make the other moves itself, before or after it has the queue pair connected. A call
- * that fails has changed nothing.
- */
-int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
-{
-	struct rv_qp *q = to_qp(qp);
-	struct rv_args access = { .arg = { q->handle, attr->qp_access_flags } };
-	int error = rv_foreign(q->process) ? EPERM : check_attr(q, attr, mask);
-
-	if (!error && mask & IBV_QP_STATE)
-		error = may_move(q, attr->qp_state);
-	if (!error && mask & IBV_QP_ACCESS_FLAGS)
-		error = rv_call(RV_PERMIT_QP, &access);
-	if (!error && mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_ERR)
-		error = rv_call1(RV_ABORT_QP, q->handle);
-	if (error)
-		return error;
-	keep(&q->kept, attr, mask);
-	if (mask & IBV_QP_STATE && (!q->in_cm || attr->qp_state == IBV_QPS_ERR))
-		qp->state = attr->qp_state;
 	return 0;
 }
 

@@ -13,6 +13,7 @@
  *	cq.c        completion queues
  *	poll.c      completions: ibv_poll_cq, ibv_cq_ex
  *	qp.c        queue pairs
+ *	modify.c    their moves: ibv_modify_qp
  *	post.c      work requests: ibv_post_send, ibv_post_recv
  *	wr.c        work requests: ibv_wr_*
  *	srq.c       shared receive queues
@@ -317,6 +318,7 @@ struct rv_qp {
 	bool signal_all;
 	bool in_cm;     /* a connection has it, which moves it by itself */
 	bool by_number; /* of an id that knows only its number */
+	enum ibv_qp_state sends_from, recvs_from; /* when it takes requests */
 	/* attributes that change nothing here, as the program has set them; and its peer's access */
 	struct ibv_qp_attr kept;
 	struct rv_qp *next; /* in the table of numbers */
@@ -421,6 +423,11 @@ int rv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_att
 
 /* poll.c: discards completions of a queue pair that is destroyed. The queue is locked. */
 void rv_discard(struct rv_completions *c, struct rv_qp *q);
+
+/* qp.c, modify.c */
+enum ibv_qp_state rv_state_of(struct rv_qp *q);
+int rv_reset_qp(struct rv_qp *q);
+void rv_cm_moves(void); /* the program asks the connection manager how to move a queue pair */
 
 /* Queue pairs by number, for completions. Held locks: of both of its completion queues. */
 struct rv_qp *rv_qp_find(uint32_t number);

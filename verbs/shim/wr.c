@@ -39,7 +39,7 @@ static struct rv_wqe *begin(struct rv_qp *q, uint8_t op, uint8_t wc)
 	struct rv_wqe *w;
 
 	finish(q);
-	if (q->qp.qp_base.state < IBV_QPS_RTR)
+	if (q->qp.qp_base.state < q->sends_from)
 		fail(q, EINVAL);
 	if (q->wr_sent - load_acquire(&q->retired) >= q->cap.max_send_wr)
 		fail(q, ENOMEM);

@@ -14,6 +14,7 @@ const (
 	eventQPFatal   = 1
 	eventQPRequest = 2
 	eventQPAccess  = 3
+	eventCommEst   = 4
 	eventSRQLimit  = 15
 	eventQPLastWQE = 16
 )
@@ -92,7 +93,7 @@ func eventOf(err error) (kind uint32, ok bool) {
 
 func (e *Engine) qpOfRNIC(r *rnic.QueuePair) *qp {
 	for i := range e.qps {
-		if q := e.qps[i].Load(); q != nil && q.rnic == r {
+		if q := e.qps[i].Load(); q != nil && q.rnic.Load() == r {
 			return q
 		}
 	}

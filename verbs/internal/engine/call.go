@@ -91,6 +91,12 @@ func (e *Engine) carryOut(c *call) error {
 		return e.queryQP(c)
 	case ring.PermitQP:
 		return e.permitQP(c)
+	case ring.ConnectQP:
+		return e.connectQP(c)
+	case ring.TimeQP:
+		return e.timeQP(c)
+	case ring.ResetQP:
+		return e.resetQP(c)
 	case ring.AbortQP:
 		return e.abortQP(c)
 	case ring.DestroyQP:

@@ -148,6 +148,11 @@ func (id *cmID) take(e *Engine, handle uint64) (*qp, error) {
 		q.release()
 		return nil, syscall.EINVAL
 	}
+	if err := q.manage(); err != nil {
+		q.deliveries.connecting.Store(false)
+		q.release()
+		return nil, err
+	}
 	id.qp = q
 	return q, nil
 }
@@ -173,12 +178,12 @@ func (e *Engine) connect(id *cmID, c *call) error {
 		case <-begun:
 		case <-ctx.Done(): // which StartConnect says
 		}
-		err := q.rnic.StartConnect(ctx, addr.String(), param)
+		err := q.rnic.Load().StartConnect(ctx, addr.String(), param)
 		next()
 		if err == nil {
-			if err = q.rnic.StartupOver(ctx); err != nil {
-				q.rnic.Abort()
-				<-q.rnic.Done()
+			if err = q.rnic.Load().StartupOver(ctx); err != nil {
+				q.rnic.Load().Abort()
+				<-q.rnic.Load().Done()
 			}
 		}
 		if err != nil {
@@ -187,7 +192,7 @@ func (e *Engine) connect(id *cmID, c *call) error {
 			q.connected()
 			return
 		}
-		id.established(q, q.rnic.PeerPrivateData())
+		id.established(q, q.rnic.Load().PeerPrivateData())
 	}()
 	return nil
 }
@@ -223,22 +228,23 @@ func lostErrno(err error) syscall.Errno {
 
 // established tells of a connection in service, and then of its end.
 func (id *cmID) established(q *qp, private []byte) {
-	s := q.rnic.Startup()
+	r := q.rnic.Load()
+	s := r.Startup()
 	ev := &ring.CMEvent{Type: cmEstablished, ResponderResources: depth(s.IRD),
 		InitiatorDepth: depth(s.ORD)}
 	ev.PrivateSize = uint16(copy(ev.Private[:], private))
 	id.tell(ev)
 	q.connected()
 	crc := "no CRC"
-	if q.rnic.Framing().CRC {
+	if r.Framing().CRC {
 		crc = "CRC32C"
 	}
-	q.engine.tellLog("connected, %v with %v: %v, %s", q.rnic.LocalAddr(), q.rnic.RemoteAddr(),
+	q.engine.tellLog("connected, %v with %v: %v, %s", r.LocalAddr(), r.RemoteAddr(),
 		s.Dialect, crc)
-	q.rnic.Doorbell() // for what was posted meanwhile
+	r.Doorbell() // for what was posted meanwhile
 	go func() {
-		<-q.rnic.Done()
-		q.engine.tellLog("ended, %v with %v: %v", q.rnic.LocalAddr(), q.rnic.RemoteAddr(), q.rnic.Err())
+		<-r.Done()
+		q.engine.tellLog("ended, %v with %v: %v", r.LocalAddr(), r.RemoteAddr(), r.Err())
 		id.tell(&ring.CMEvent{Type: cmDisconnected})
 		if id.end != nil {
 			id.end()
@@ -266,13 +272,13 @@ func (e *Engine) accept(id *cmID, c *call) error {
 		defer q.release()
 		ctx, cancel := awake.Timeout(context.Background(), acceptWait, nil)
 		defer cancel()
-		err := r.Accept(ctx, q.rnic, param)
-		if err == nil && q.rnic.Startup().PeerToPeer { // the client owes a word
-			err = q.rnic.StartupOver(ctx)
+		err := r.Accept(ctx, q.rnic.Load(), param)
+		if err == nil && q.rnic.Load().Startup().PeerToPeer { // the client owes a word
+			err = q.rnic.Load().StartupOver(ctx)
 		}
 		if err != nil {
 			id.end()
-			q.rnic.Abort()
+			q.rnic.Load().Abort()
 			e.tellLog("accepting from %v: %v", r.Remote(), err)
 			id.tell(&ring.CMEvent{Type: cmConnectError, Status: -int32(lostErrno(err))})
 			q.connected()
@@ -305,6 +311,6 @@ func (id *cmID) disconnect() error {
 	if q == nil {
 		return syscall.EINVAL
 	}
-	q.rnic.Disconnect()
+	q.rnic.Load().Disconnect()
 	return nil
 }

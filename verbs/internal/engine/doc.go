@@ -24,6 +24,10 @@
 //	queue.go    work requests from a ring
 //	qp.go       queue pairs
 //	slots.go    numbers of queue pairs, and the port that goes with them
+//	number.go   the names of queue pairs, as their owners tell them
+//	way.go      how a queue pair gets to its peer by number
+//	request.go  what a peer asks for that does the same
+//	life.go     the connections that it has so
 //	srq.go      shared receive queues
 //	async.go    asynchronous events
 //	cm.go       connections: ids

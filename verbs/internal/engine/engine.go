@@ -51,6 +51,7 @@ type Engine struct {
 	roce     bool       // Host.RoCE
 	slotting sync.Mutex // of slot
 	slot     *slot      // nil: no queue pair has had a number
+	refusals refusals
 	// queue pairs that were destroyed and whose connections have not ended
 	winding sync.WaitGroup
 }
@@ -249,7 +250,7 @@ func (e *Engine) tellProgress() {
 func (e *Engine) ring(word int) (n int) {
 	for b := atomic.SwapUint64(&e.area.Doorbells[word], 0); b != 0; b &= b - 1 {
 		if q := e.qps[word*64+bits.TrailingZeros64(b)].Load(); q != nil {
-			q.rnic.Doorbell()
+			q.doorbell()
 		}
 		n++
 	}

@@ -19,7 +19,10 @@ import (
 type qp struct {
 	subject
 	engine       *Engine
-	rnic         *rnic.QueuePair
+	opt          rnic.QPOptions
+	rnic         atomic.Pointer[rnic.QueuePair] // of the connection manager; nil: none, as yet
+	way          way                            // to a peer by number
+	peerAccess   atomic.Uint32
 	number       uint32 // that the program knows it by
 	sends, recvs *queue
 	scq, rcq     *cq
@@ -43,22 +46,25 @@ const (
 )
 
 func (e *Engine) createQP(c *call) error {
-	q, opt, err := e.qpOf(c)
+	q, err := e.qpOf(c)
 	if err != nil {
 		return err
 	}
-	if q.rnic, err = e.adapter.CreateQP(opt); err != nil {
-		q.release()
-		return err
+	if !e.roce {
+		err = q.manage()
 	}
-	if err = e.enter(q); err != nil {
+	if err == nil {
+		err = e.enter(q)
+	}
+	if err != nil {
 		q.gone.Store(true) // or its end would flush what is in its rings
-		q.rnic.Abort()
-		<-q.rnic.Done()
+		if r := q.rnic.Load(); r != nil {
+			r.Abort()
+			<-q.watched
+		}
 		q.release()
 		return err
 	}
-	go q.watch()
 	c.out = [ring.CallArgs]uint64{
 		e.objects.add(q), uint64(q.number), uint64(q.bit), q.sends.addr(),
 		uint64(len(q.sends.entries)), q.recvs.addr(), uint64(len(q.recvs.entries)),
@@ -67,23 +73,25 @@ func (e *Engine) createQP(c *call) error {
 }
 
 // qpOf is what c asks for, with its rings.
-func (e *Engine) qpOf(c *call) (*qp, rnic.QPOptions, error) {
+func (e *Engine) qpOf(c *call) (*qp, error) {
 	pd, err1 := find[*rnic.ProtectionDomain](&e.objects, c.arg[0])
 	scq, err2 := find[*cq](&e.objects, c.arg[1])
 	rcq, err3 := find[*cq](&e.objects, c.arg[2])
 	ctx, err4 := find[*opened](&e.objects, c.arg[9])
 	sdepth, rdepth, ranges, inline := c.arg[4], c.arg[5], c.arg[6], c.arg[7]
 	if err := cmp.Or(err1, err2, err3, err4); err != nil {
-		return nil, rnic.QPOptions{}, err
+		return nil, err
 	}
 	if sdepth > depthMax || rdepth > depthMax || ranges > sgeMax || inline > inlineMax {
-		return nil, rnic.QPOptions{}, syscall.EINVAL
+		return nil, syscall.EINVAL
 	}
 	q := &qp{
 		subject: subject{cookie: c.arg[8]}, engine: e, scq: scq, rcq: rcq, ctx: ctx,
 		watched: make(chan struct{}),
 	}
-	opt := rnic.QPOptions{
+	q.way.q = q
+	q.peerAccess.Store(uint32(rnic.PeerWrites | rnic.PeerReads | rnic.PeerAtomics))
+	q.opt = rnic.QPOptions{
 		PD: pd, SendCQ: e.adapter.CreateCQSink(q.sent), RecvCQ: e.adapter.CreateCQSink(q.received),
 		SendDepth: max(1, int(sdepth)), RecvDepth: max(1, int(rdepth)),
 		SGEMax: max(2, int(ranges)), InlineMax: max(1, int(inline)), Source: q,
@@ -91,11 +99,40 @@ func (e *Engine) qpOf(c *call) (*qp, rnic.QPOptions, error) {
 	if c.arg[3] != 0 {
 		s, err := find[*srq](&e.objects, c.arg[3])
 		if err != nil {
-			return nil, opt, err
+			return nil, err
 		}
-		opt.SRQ, opt.RecvDepth, q.srq = s.rnic, min(s.rnic.Depth(), depthMax), s
+		q.opt.SRQ, q.opt.RecvDepth, q.srq = s.rnic, min(s.rnic.Depth(), depthMax), s
 	}
-	return q, opt, q.mapRings(&opt)
+	return q, q.mapRings(&q.opt)
+}
+
+// manage makes the QueuePair that the connection manager connects. One goroutine at a time.
+func (q *qp) manage() error {
+	if q.rnic.Load() != nil {
+		return nil
+	}
+	if q.engine.roce && !q.way.move(wayUnset, wayManaged) {
+		return syscall.EINVAL // it is connected by number
+	}
+	r, err := q.engine.adapter.CreateQP(q.opt)
+	if err != nil {
+		q.way.move(wayManaged, wayUnset)
+		return err
+	}
+	r.Permit(rnic.PeerAccess(q.peerAccess.Load()))
+	q.rnic.Store(r)
+	go q.watch(r)
+	return nil
+}
+
+// doorbell has the ring of requests looked at, and after the end that of receive buffers, too. It
+// does not block.
+func (q *qp) doorbell() {
+	if r := q.rnic.Load(); r != nil {
+		r.Doorbell()
+	} else {
+		q.way.doorbell()
+	}
 }
 
 // mapRings makes the rings of the queue pair, with which those that it completes into and takes
@@ -133,8 +170,9 @@ func (e *Engine) enter(q *qp) (err error) {
 	if q.bit = e.takeBit(q); q.bit < 0 {
 		return syscall.ENOMEM
 	}
-	q.number = q.rnic.Number()
-	if e.roce {
+	if r := q.rnic.Load(); r != nil {
+		q.number = r.Number()
+	} else {
 		var s *slot
 		if s, err = e.claim(); err == nil {
 			q.number, err = s.enter(q)
@@ -269,19 +307,22 @@ func (q *qp) checkBroken(s *queue) {
 // endSoon aborts on a goroutine of its own: the driver's must not.
 func (q *qp) endSoon() {
 	q.abort.Do(func() {
-		q.ctx.tell(eventQPFatal, &q.subject)
-		go q.rnic.Abort()
+		if r := q.rnic.Load(); r != nil {
+			q.ctx.tell(eventQPFatal, &q.subject)
+			go r.Abort()
+		} else {
+			go q.way.end(eventQPFatal)
+		}
 	})
 }
 
 // watch waits for the end. What the program posts from then on needs a doorbell, and what it posted
 // before it could see that gets one here.
-func (q *qp) watch() {
+func (q *qp) watch(r *rnic.QueuePair) {
 	defer close(q.watched)
-	<-q.rnic.Done()
-	atomic.StoreUint32(&q.sends.shared.Over, 1)
-	atomic.StoreUint32(&q.recvs.shared.Over, 1)
-	q.rnic.Doorbell()
+	<-r.Done()
+	q.setOver(1)
+	r.Doorbell()
 	if q.srq != nil { // all that it took has completed, and it takes no more
 		q.ctx.tell(eventQPLastWQE, &q.subject)
 	}
@@ -305,15 +346,18 @@ func (e *Engine) permitQP(c *call) error {
 			may |= x.may
 		}
 	}
-	q.rnic.Permit(may)
+	q.peerAccess.Store(uint32(may))
+	for _, r := range q.ends() {
+		r.Permit(may)
+	}
 	return nil
 }
 
 // queryQP tells the read depths that start-up settled.
 func (e *Engine) queryQP(c *call) error {
 	q, err := find[*qp](&e.objects, c.arg[0])
-	if err == nil {
-		s := q.rnic.Startup()
+	if err == nil && q.rnic.Load() != nil {
+		s := q.rnic.Load().Startup()
 		c.out[0], c.out[1] = uint64(depth(s.ORD)), uint64(depth(s.IRD))
 	}
 	return err
@@ -321,11 +365,24 @@ func (e *Engine) queryQP(c *call) error {
 
 func (e *Engine) abortQP(c *call) error {
 	q, err := find[*qp](&e.objects, c.arg[0])
-	if err == nil {
-		q.rnic.Abort()
-		<-q.rnic.Done()
+	if err != nil {
+		return err
 	}
-	return err
+	if r := q.rnic.Load(); r != nil {
+		r.Abort()
+		<-r.Done()
+	} else {
+		q.way.abort()
+	}
+	return nil
+}
+
+// ends are its connections.
+func (q *qp) ends() []*rnic.QueuePair {
+	if r := q.rnic.Load(); r != nil {
+		return []*rnic.QueuePair{r}
+	}
+	return q.way.ends()
 }
 
 // How long the connection of a destroyed queue pair may take to end in order: the program waits so
@@ -361,21 +418,34 @@ func (e *Engine) destroyQP(c *call) error {
 }
 
 func (q *qp) windUp(ended chan<- struct{}) {
-	if q.rnic.State() == rnic.Idle || q.rnic.State() == rnic.Connecting {
-		q.rnic.Abort()
-	} else {
-		q.rnic.Disconnect()
+	all := q.ends()
+	if q.rnic.Load() == nil {
+		all = q.way.leave()
+	}
+	for _, r := range all {
+		if r.State() == rnic.Idle || r.State() == rnic.Connecting {
+			r.Abort()
+		} else {
+			r.Disconnect()
+		}
 	}
 	late, stop := awake.After(lingerMax)
 	defer stop()
-	select {
-	case <-q.rnic.Done():
-	case <-late:
-		q.rnic.Abort()
-		<-q.rnic.Done()
+	for _, r := range all {
+		select {
+		case <-r.Done():
+			continue
+		case <-late:
+		}
+		for _, r := range all {
+			r.Abort()
+		}
+		<-r.Done()
 	}
 	close(ended)
-	<-q.watched
+	if q.rnic.Load() != nil {
+		<-q.watched
+	}
 	q.release()
 }
 
@@ -390,9 +460,8 @@ func (e *Engine) leave() {
 		defer close(ended)
 		e.winding.Wait()
 		for i := range e.qps {
-			if q := e.qps[i].Load(); q != nil && q.rnic.State() != rnic.Idle {
-				q.rnic.Disconnect()
-				<-q.rnic.Done()
+			if q := e.qps[i].Load(); q != nil {
+				endInOrder(q.ends())
 			}
 		}
 	}()
@@ -401,5 +470,15 @@ func (e *Engine) leave() {
 	select {
 	case <-ended:
 	case <-late:
+	}
+}
+
+// endInOrder returns when all have ended.
+func endInOrder(all []*rnic.QueuePair) {
+	for _, r := range all {
+		if r.State() != rnic.Idle {
+			r.Disconnect()
+			<-r.Done()
+		}
 	}
 }

@@ -35,6 +35,12 @@ func newQueue(depth, sgeMax, inlineMax int) (*queue, error) {
 	return q, err
 }
 
+// restart empties the ring. The program posts nothing meanwhile.
+func (q *queue) restart() {
+	q.head, q.tail, q.counted, q.broken = 0, 0, 0, false
+	atomic.StoreUint32(&q.shared.Tail, 0)
+}
+
 // waits says whether the program has posted something.
 func (q *queue) waits() bool {
 	return !q.broken && atomic.LoadUint32(&q.shared.Tail) != q.head

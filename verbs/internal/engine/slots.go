@@ -50,6 +50,7 @@ func (e *Engine) claim() (*slot, error) {
 			return nil, err
 		}
 		e.slot = s
+		go e.serveSlot(s)
 		e.tellLog("queue pairs are numbered from 0x%x on: port %d", s.index<<numberBits, s.port())
 	}
 	return e.slot, nil

@@ -21,7 +21,7 @@ func TestErrorsAreToldAtOnce(t *testing.T) {
 	}
 	told := func(op rnic.Opcode, status rnic.Status) bool {
 		before := atomic.LoadUint32(&p.area.Progress)
-		q.sent(rnic.Completion{QP: q.rnic.Number(), Op: op, Status: status})
+		q.sent(rnic.Completion{Op: op, Status: status})
 		return atomic.LoadUint32(&p.area.Progress) != before
 	}
 	require.False(t, told(rnic.OpWrite, rnic.Success))

@@ -152,6 +152,12 @@ const (
 	// -> MTU, MAC (its first octet first in memory), 0 over the kernel's sockets; data: addresses,
 	// of 16 octets each, that connections are bound to. None: all of the host's
 	Addresses
+	// qp, the peer's number, Reads and atomics of the peer's that may be outstanding; data: GID of
+	// this end, of the peer. It begins to connect, by number
+	ConnectQP
+	// qp, timeout, retry_cnt, rnr_retry, min_rnr_timer, 1: it is in RTS
+	TimeQP
+	ResetQP // qp: what was posted is forgotten, nobody posts or polls meanwhile
 )
 
 // CMEvent is an event of the connection manager, one datagram.

@@ -346,6 +346,14 @@ enum {
 	 * of 16 octets each, that connections are bound to. None: all of the host's
 	 */
 	RV_ADDRESSES = 39,
+	/*
+	 * qp, the peer's number, Reads and atomics of the peer's that may be outstanding; data: GID of
+	 * this end, of the peer. It begins to connect, by number
+	 */
+	RV_CONNECT_QP = 40,
+	/* qp, timeout, retry_cnt, rnr_retry, min_rnr_timer, 1: it is in RTS */
+	RV_TIME_QP = 41,
+	RV_RESET_QP = 42, /* qp: what was posted is forgotten, nobody posts or polls meanwhile */
 };
 
 /* CMEvent is an event of the connection manager, one datagram. */

@@ -1,0 +1,100 @@
+package engine
+
+import (
+	"github.com/rnicd/rnicd/rnic"
+)
+
+// life is a connection of a queue pair that is connected by number, or an attempt to have one. It
+// takes from the queue pair's rings, and completes into its completion queues, while the connection
+// is in service.
+type life struct {
+	q            *qp
+	rnic         *rnic.QueuePair
+	sends, recvs bool // what it carries: of a queue pair that is connected to itself one of the two
+	watched      chan struct{}
+}
+
+var _ rnic.WorkSource = (*life)(nil)
+
+// newLife is one that has no connection yet.
+func (q *qp) newLife(sends, recvs bool) (l *life, err error) {
+	l = &life{q: q, sends: sends, recvs: recvs, watched: make(chan struct{})}
+	opt := q.opt
+	opt.SendCQ = q.engine.adapter.CreateCQSink(l.sent)
+	opt.RecvCQ = q.engine.adapter.CreateCQSink(l.received)
+	opt.Source = l
+	if l.rnic, err = q.engine.adapter.CreateQP(opt); err != nil {
+		return nil, err
+	}
+	l.permit()
+	go l.watch()
+	return l, nil
+}
+
+// permit has the peer do what the program permits it.
+func (l *life) permit() { l.rnic.Permit(rnic.PeerAccess(l.q.peerAccess.Load())) }
+
+// takes says whether requests may be taken: not after service, when what is left in the rings is
+// the queue pair's to keep or to flush.
+func (l *life) takes() bool { return l.rnic.State() == rnic.RTS }
+
+// SendsWait is rnic's question whether the program has posted requests.
+func (l *life) SendsWait() bool { return l.sends && l.q.SendsWait() && l.takes() }
+
+// Sends posts the next.
+func (l *life) Sends(f rnic.Feed) {
+	if l.sends && l.takes() {
+		l.q.Sends(f)
+	}
+}
+
+// Recvs posts the next receive buffer.
+func (l *life) Recvs(f rnic.Feed) {
+	if l.recvs && l.takes() {
+		l.q.Recvs(f)
+	}
+}
+
+// Written is rnic's word that the peer has written to memory.
+func (l *life) Written() {
+	l.q.way.heard()
+	l.q.Written()
+}
+
+// sent is the completion of a request. The first that fails since the peer is gone has been retried
+// in vain; those after it, and what is posted from then on, are flushed.
+func (l *life) sent(c rnic.Completion) {
+	if c.Status != rnic.Success && !l.q.way.failed.Swap(true) && c.Status == rnic.Flushed {
+		c.Status = statusUnanswered
+	}
+	l.q.sent(c)
+}
+
+// received is the completion of a receive buffer. The end of the connection flushes none.
+func (l *life) received(c rnic.Completion) {
+	w := &l.q.way
+	switch c.Status {
+	case rnic.Flushed:
+		w.keep(c.ID)
+		return
+	case rnic.Success:
+		w.heard()
+	default:
+		w.failed.Store(true)
+	}
+	l.q.received(c)
+}
+
+// watch waits for the end.
+func (l *life) watch() {
+	<-l.rnic.Done()
+	close(l.watched)
+	l.q.way.lifeOver(l)
+}
+
+// end aborts it, and returns when nothing of it completes any more.
+func (l *life) end() {
+	l.rnic.Abort()
+	<-l.rnic.Done()
+	<-l.watched
+}

@@ -1,0 +1,54 @@
+package engine
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func nameOf(addr string, number uint32) name {
+	return name{gid: netip.MustParseAddr(addr).As16(), number: number}
+}
+
+// The private data, octet for octet as docs/adr/0046-queue-pairs-by-number.md has it, and back.
+func TestHello(t *testing.T) {
+	h := hello{answer: comeAgain, flags: 0x0102,
+		to: nameOf("10.0.0.1", 0x123456), from: nameOf("fd00::2", 0x654321)}
+	b := append([]byte{'r', 'n', 'q', 'p', 1, 1, 1, 2, 0, 0x12, 0x34, 0x56, 0, 0x65, 0x43, 0x21,
+		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1}, 0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+		0, 0, 0, 2)
+	require.Equal(t, b, h.put())
+	got, err := parseHello(b)
+	require.NoError(t, err)
+	require.Equal(t, h, got)
+	for n := range b {
+		_, err := parseHello(b[:n])
+		require.Error(t, err, n)
+	}
+	for at, v := range map[int]byte{0: 'R', 3: 'q', 4: 2, 5: byte(answersEnd)} {
+		bad := append([]byte(nil), b...)
+		bad[at] = v
+		_, err := parseHello(bad)
+		require.Equal(t, errForeign, err, at)
+	}
+	_, err = parseHello(append(b, 0))
+	require.Error(t, err)
+}
+
+// The order of names decides who connects, so it is the same at both ends.
+func TestNamesCompare(t *testing.T) {
+	order := []name{nameOf("10.0.0.1", 5), nameOf("10.0.0.1", 0xffffff), nameOf("10.0.0.2", 2),
+		nameOf("fd00::1", 1)}
+	for i, a := range order {
+		for j, b := range order {
+			require.Equal(t, i < j, a.compare(b) < 0, "%v, %v", a, b)
+			require.Equal(t, i == j, a.compare(b) == 0, "%v, %v", a, b)
+		}
+		require.True(t, a.at(a.addr()))
+		require.Equal(t, i < 2, a.at(order[0].addr()))
+	}
+	require.True(t, nameOf("fe80::1", 1).at(netip.MustParseAddr("fe80::1%eth0")))
+	require.Equal(t, "0xffffff at 10.0.0.1", order[1].String())
+	require.Equal(t, netip.MustParseAddrPort("10.0.0.1:32767"), order[1].port())
+}

@@ -1,0 +1,548 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/rnicd/rnicd/internal/awake"
+	"github.com/rnicd/rnicd/internal/waiting"
+	"github.com/rnicd/rnicd/internal/wq"
+	"github.com/rnicd/rnicd/rnic"
+)
+
+// statusUnanswered is that of a request that the peer has not answered.
+const statusUnanswered = rnic.RemoteOperation
+
+// way is how a queue pair gets to its peer that is connected by number, and what it is without a
+// peer.
+//
+//	        ConnectQP         a life in service       its end, of which
+//	unset ------------> seeking ------------> served ------------> lost
+//	  ^                    |  no answer           | an error         | a request is posted
+//	  |  ResetQP           v                      v                  v
+//	  +----------------- over <------------------------------------------ AbortQP, from anywhere
+//
+// unset is RESET and INIT of the verbs, over is ERR; the others are RTR and RTS. Of two ends, that
+// with the smaller name connects (seek); the other one waits for it (offer). One that is lost keeps
+// its receive buffers, as a reliable connection does, which hears of its peer's end when it sends.
+type way struct {
+	q      *qp
+	mu     sync.Mutex
+	ending sync.Mutex // of end, reset and leave
+
+	state     wayState
+	own, peer name
+	reads     int                  // of the peer's that are served at a time
+	stop      context.CancelFunc   // of who connects
+	seeker    chan struct{}        // closed when that has ended; nil: nobody
+	lives     []*life              // that have not ended
+	answering bool                 // a Request is being accepted
+	waiting   []*asker             // Requests
+	current   atomic.Pointer[life] // that sends; nil: not in service
+	failed    atomic.Bool          // a completion has told why, or the program has asked for the end
+	timer     *time.Timer          // until requests are unanswered
+	patience  time.Duration        // for which; 0: for ever
+	heardOf   atomic.Bool          // communication was established, or no longer needs to be told
+	kept      []uint64             // receive buffers that a life has given back
+	flushing  sync.Mutex           // of kept and the rings, in no life
+}
+
+type wayState uint8
+
+const (
+	wayUnset wayState = iota
+	waySeeking
+	wayServed
+	wayLost
+	wayOver
+	wayManaged // by the connection manager
+	wayGone    // destroyed
+)
+
+// move goes from one state to another; false: it is not in from.
+func (w *way) move(from, to wayState) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.state != from {
+		return false
+	}
+	w.state = to
+	return true
+}
+
+// Bounds.
+const (
+	// requestWait is for how long a Request waits for its queue pair: two programs' moves to RTR may
+	// lie so far apart without costing the slower one another attempt.
+	requestWait = 5 * time.Second
+	waitingMax  = 8 // Requests of one queue pair, each of another peer
+	// attemptWait is for how long one attempt may take.
+	attemptWait = 15 * time.Second
+	againFirst  = 2 * time.Millisecond
+	againLast   = 500 * time.Millisecond
+)
+
+// connectQP is the move to RTR.
+func (e *Engine) connectQP(c *call) error {
+	q, err := find[*qp](&e.objects, c.arg[0])
+	if err != nil {
+		return err
+	}
+	if !e.roce || len(c.data) != 32 || q.rnic.Load() != nil {
+		return syscall.EINVAL
+	}
+	own, peer := name{number: q.number}, name{number: uint32(c.arg[1])}
+	copy(own.gid[:], c.data)
+	copy(peer.gid[:], c.data[16:])
+	return q.way.seek(own, peer, int(min(c.arg[2], readDepthMax)))
+}
+
+// timeQP takes over what says how long an answer may take.
+func (e *Engine) timeQP(c *call) error {
+	q, err := find[*qp](&e.objects, c.arg[0])
+	if err != nil {
+		return err
+	}
+	q.way.setPatience(uint(c.arg[1]), uint(c.arg[2]))
+	if c.arg[5] != 0 {
+		q.way.ready()
+	}
+	return nil
+}
+
+// unansweredMin is the least time after which a request is unanswered. Programs take timeouts for a
+// lossless link, whose device repeats within microseconds; here a handshake and a repetition may
+// come first, which TCP makes after a second where it has measured nothing yet (RFC 6298).
+const unansweredMin = 2 * time.Second
+
+// setPatience: 4.096 us times 2^timeout is a try, and there are retries+1; timeout 0 is for ever. A
+// device may take up to four times as long (IBTA 9.7.6.1.3), and so do we.
+func (w *way) setPatience(timeout, retries uint) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.patience = 0
+	if timeout &= 31; timeout > 0 {
+		try := 4096 * time.Nanosecond << timeout
+		w.patience = max(unansweredMin, try*time.Duration(retries&7+1))
+	}
+}
+
+// seek begins to connect.
+func (w *way) seek(own, peer name, reads int) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.state != wayUnset {
+		return syscall.EINVAL
+	}
+	w.state, w.own, w.peer, w.reads = waySeeking, own, peer, reads
+	w.heardOf.Store(false)
+	if own.compare(peer) <= 0 {
+		ctx, stop := context.WithCancel(context.Background())
+		w.stop, w.seeker = stop, make(chan struct{})
+		go w.connect(ctx, w.seeker)
+	}
+	w.decideAll()
+	return nil
+}
+
+// initiates says whether this end connects.
+func (w *way) initiates() bool { return w.own.compare(w.peer) <= 0 }
+
+// toItself says whether it is connected to itself.
+func (w *way) toItself() bool { return w.own == w.peer }
+
+// connect tries until there is a connection, or ctx ends.
+func (w *way) connect(ctx context.Context, done chan struct{}) {
+	defer close(done)
+	e, told := w.q.engine, ""
+	for wait := againFirst; ; wait = min(2*wait, againLast) {
+		err := w.attempt(ctx)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if text := err.Error(); text != told {
+			told = text
+			e.tellLog("queue pair 0x%06x to %v: %v", w.own.number, w.peer, err)
+		}
+		if errors.Is(err, errForeign) {
+			go w.end(eventQPFatal) // it waits for us
+			return
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// attempt is one attempt.
+func (w *way) attempt(ctx context.Context) error {
+	l, err := w.begin(true, !w.toItself())
+	if err != nil {
+		return err
+	}
+	ctx, cancel := awake.Timeout(ctx, attemptWait, nil)
+	defer cancel()
+	param := w.param(accepted)
+	err = l.rnic.StartConnect(ctx, w.peer.port().String(), param)
+	if err == nil {
+		err = l.rnic.StartupOver(ctx)
+	}
+	if err == nil {
+		err = w.checkReply(l.rnic.PeerPrivateData(), accepted)
+	}
+	if err != nil {
+		err = w.rejected(err)
+		l.end()
+		return err
+	}
+	w.serve(l)
+	return nil
+}
+
+// rejected is err, or why the peer has refused.
+func (w *way) rejected(err error) error {
+	var no *rnic.RejectedError
+	var revision *rnic.RevisionError
+	var frame *rnic.MPAError
+	switch {
+	case errors.As(err, &no):
+		h, bad := parseHello(no.PrivateData)
+		switch {
+		case bad != nil || h.answer == notByNumber:
+			return errForeign
+		case h.answer != accepted:
+			return errors.New("refused: " + h.answer.String())
+		}
+	case errors.As(err, &revision), errors.As(err, &frame):
+		return errors.Join(errForeign, err)
+	}
+	return err
+}
+
+// checkReply is an error unless b is the answer of the peer.
+func (w *way) checkReply(b []byte, want answer) error {
+	h, err := parseHello(b)
+	if err != nil {
+		return err
+	}
+	if h.answer != want || h.flags != helloFlags || h.to != w.own || h.from != w.peer {
+		return errForeign
+	}
+	return nil
+}
+
+// helloFlags are those of this version.
+const helloFlags = 0
+
+// param is how it connects or accepts.
+func (w *way) param(a answer) rnic.ConnParam {
+	h := hello{answer: a, flags: helloFlags, to: w.peer, from: w.own}
+	return rnic.ConnParam{
+		PrivateData: h.put(), PeerToPeer: true, NoCRC: w.q.engine.noCRC, Dialect: rnic.RFC6581,
+		IRD: w.reads, ORD: readDepthMax, LocalAddr: addrPort(w.own.addr()),
+	}
+}
+
+// begin makes a life.
+func (w *way) begin(sends, recvs bool) (*life, error) {
+	l, err := w.q.newLife(sends, recvs)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	if w.state != waySeeking && w.state != wayServed {
+		w.mu.Unlock()
+		l.rnic.Abort()
+		return nil, context.Canceled
+	}
+	w.lives = append(w.lives, l)
+	w.mu.Unlock()
+	l.permit() // in case it was permitted something else meanwhile
+	return l, nil
+}
+
+// serve puts l, which has a connection, into service.
+func (w *way) serve(l *life) {
+	e := w.q.engine
+	w.mu.Lock()
+	if !slices.Contains(w.lives, l) || w.state != waySeeking && w.state != wayServed {
+		w.mu.Unlock()
+		l.rnic.Abort()
+		return
+	}
+	if l.sends {
+		w.state = wayServed
+		w.current.Store(l)
+	}
+	if w.timer != nil {
+		w.timer.Stop()
+		w.timer = nil
+	}
+	w.mu.Unlock()
+	e.tellLog("connected by number, 0x%06x with %v", w.own.number, w.peer)
+	l.rnic.Doorbell() // for what was posted meanwhile
+}
+
+// doorbell is rung after requests were posted; after ERR after receive buffers, too. It does not
+// block.
+func (w *way) doorbell() {
+	if l := w.current.Load(); l != nil {
+		l.rnic.Doorbell()
+		return
+	}
+	w.mu.Lock()
+	switch {
+	case w.state == waySeeking && w.timer == nil && w.patience > 0 && w.q.sends.waits():
+		w.timer = time.AfterFunc(w.patience, func() { w.unanswered() })
+	case w.state == wayServed: // meanwhile
+		l := w.current.Load()
+		w.mu.Unlock()
+		if l != nil {
+			l.rnic.Doorbell()
+		}
+		return
+	case w.state == wayLost && w.q.sends.waits():
+		w.state = wayOver
+		go w.end(0)
+	}
+	over := w.state == wayOver
+	w.mu.Unlock()
+	if over {
+		w.flush()
+	}
+}
+
+// unanswered is the end of patience.
+func (w *way) unanswered() {
+	w.mu.Lock()
+	seeks := w.state == waySeeking
+	w.mu.Unlock()
+	if seeks {
+		w.q.engine.tellLog("queue pair 0x%06x to %v: no answer", w.own.number, w.peer)
+		w.end(0)
+	}
+}
+
+// lifeOver is called when a life has ended.
+func (w *way) lifeOver(l *life) {
+	w.mu.Lock()
+	was := slices.Index(w.lives, l)
+	if was >= 0 {
+		w.lives = slices.Delete(w.lives, was, was+1)
+	}
+	if was < 0 || w.state != wayServed || w.current.Load() != l && l.sends {
+		w.mu.Unlock()
+		return
+	}
+	w.current.Store(nil)
+	err := l.rnic.Err()
+	kind, event := eventOf(err)
+	if event = event && !w.failed.Load(); event {
+		w.failed.Store(true)
+	}
+	if w.state = wayLost; w.failed.Load() || w.q.half || w.q.sends.waits() {
+		w.state = wayOver
+	}
+	over := w.state == wayOver
+	w.mu.Unlock()
+	w.q.engine.tellLog("ended, 0x%06x with %v: %v", w.own.number, w.peer, err)
+	if event {
+		w.q.ctx.tell(kind, &w.q.subject)
+	}
+	if over {
+		w.end(0)
+	}
+}
+
+// end moves to ERR: everything that was posted, or is from now on, completes, and the program is
+// told of kind, if it is not 0. Any goroutine but one that drives a connection.
+func (w *way) end(kind uint32) {
+	w.ending.Lock()
+	defer w.ending.Unlock()
+	w.mu.Lock()
+	if w.state == wayGone {
+		w.mu.Unlock()
+		return
+	}
+	w.q.setOver(1)
+	w.state = wayOver
+	lives := w.quit()
+	w.mu.Unlock()
+	w.endAll(lives)
+	if kind != 0 {
+		w.failed.Store(true)
+		w.q.ctx.tell(kind, &w.q.subject)
+	}
+	w.flush()
+	if w.q.srq != nil {
+		w.q.ctx.tell(eventQPLastWQE, &w.q.subject)
+	}
+}
+
+// quit stops everything, except for lives. w is locked.
+func (w *way) quit() (lives []*life) {
+	w.current.Store(nil)
+	if w.stop != nil {
+		w.stop()
+	}
+	if w.timer != nil {
+		w.timer.Stop()
+		w.timer = nil
+	}
+	lives, w.lives = w.lives, nil
+	return lives
+}
+
+// endAll returns when nobody connects any more and lives have ended.
+func (w *way) endAll(lives []*life) {
+	for _, l := range lives {
+		l.end()
+	}
+	if w.seeker != nil {
+		<-w.seeker
+	}
+}
+
+// abort is the program's move to ERR.
+func (w *way) abort() {
+	w.failed.Store(true)
+	w.end(0)
+}
+
+// reset is the program's move to RESET: what was posted is forgotten. It posts nothing meanwhile.
+func (w *way) reset() {
+	w.ending.Lock()
+	defer w.ending.Unlock()
+	w.mu.Lock()
+	if w.state == wayGone {
+		w.mu.Unlock()
+		return
+	}
+	w.failed.Store(true)
+	w.state = wayUnset
+	lives := w.quit()
+	w.mu.Unlock()
+	w.endAll(lives)
+	q := w.q
+	q.engine.whenQuiet(func() {})
+	w.flushing.Lock()
+	defer w.flushing.Unlock()
+	if q.srq != nil {
+		for _, id := range w.kept {
+			q.srq.giveBack(uint32(id))
+		}
+	}
+	w.mu.Lock()
+	w.kept, w.stop, w.seeker, w.answering = nil, nil, nil, false
+	w.mu.Unlock()
+	q.half, q.underway, q.abort = false, waiting.Underway{}, sync.Once{}
+	q.sends.restart()
+	q.recvs.restart()
+	q.setOver(0)
+	w.failed.Store(false)
+}
+
+// keep is for a receive buffer that a life has given back.
+func (w *way) keep(id uint64) {
+	w.flushing.Lock()
+	defer w.flushing.Unlock()
+	w.kept = append(w.kept, id)
+}
+
+// flush completes everything that waits. Any goroutine, after all lives.
+func (w *way) flush() {
+	w.flushing.Lock()
+	defer w.flushing.Unlock()
+	q := w.q
+	r := &wq.Request{List: make([]wq.SGE, q.opt.SGEMax), Data: make([]byte, q.opt.InlineMax)}
+	for _, id := range w.kept {
+		q.received(rnic.Completion{ID: id, Op: rnic.OpRecv, Status: rnic.Flushed})
+	}
+	w.kept = nil
+	for n := q.recvs.peek(r); n > 0 && q.srq == nil; n = q.recvs.peek(r) {
+		q.recvs.taken(n)
+		q.received(rnic.Completion{ID: r.ID, Op: rnic.OpRecv, Status: rnic.Flushed})
+	}
+	if q.half {
+		q.half = false
+		w.flushSend(&q.second)
+	}
+	for n := q.sends.peek(r); n > 0; n = q.sends.peek(r) {
+		q.sends.count(&q.underway)
+		q.sends.taken(n)
+		w.flushSend(&r.WQE)
+	}
+}
+
+// flushSend completes a request that no life has taken.
+func (w *way) flushSend(e *wq.WQE) {
+	st := rnic.Flushed
+	if !w.failed.Swap(true) {
+		st = statusUnanswered
+	}
+	w.q.sent(rnic.Completion{ID: e.ID, Op: e.Op, Status: st})
+}
+
+// heard is called when the first message may have come.
+func (w *way) heard() {
+	if !w.heardOf.Load() && !w.heardOf.Swap(true) {
+		w.q.ctx.tell(eventCommEst, &w.q.subject)
+	}
+}
+
+// ready is the program's move to RTS: it needs no telling any more.
+func (w *way) ready() { w.heardOf.Store(true) }
+
+// setOver says whether posted receive buffers need a doorbell.
+func (q *qp) setOver(over uint32) {
+	atomic.StoreUint32(&q.sends.shared.Over, over)
+	atomic.StoreUint32(&q.recvs.shared.Over, over)
+}
+
+// resetQP is the move to RESET.
+func (e *Engine) resetQP(c *call) error {
+	q, err := find[*qp](&e.objects, c.arg[0])
+	if err != nil {
+		return err
+	}
+	if !e.roce || q.rnic.Load() != nil {
+		return syscall.EOPNOTSUPP
+	}
+	q.way.reset()
+	return nil
+}
+
+// leave is the program's end of the queue pair: it returns the connections, of which nothing
+// completes any more because q is gone.
+func (w *way) leave() []*rnic.QueuePair {
+	w.ending.Lock()
+	defer w.ending.Unlock()
+	w.mu.Lock()
+	w.state = wayGone
+	var all []*rnic.QueuePair
+	for _, l := range w.quit() {
+		all = append(all, l.rnic)
+	}
+	for _, a := range slices.Clone(w.waiting) {
+		w.forget(a)
+	}
+	w.mu.Unlock()
+	return all
+}
+
+// ends are the connections there are.
+func (w *way) ends() (all []*rnic.QueuePair) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range w.lives {
+		all = append(all, l.rnic)
+	}
+	return all
+}

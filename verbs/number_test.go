@@ -1,0 +1,68 @@
+package verbs
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/internal/sample"
+)
+
+// numbered is a program without the connection manager, whose ends exchange the numbers of their
+// queue pairs by a socket of their own; its client is given the server's address.
+type numbered struct {
+	args string
+	port uint16 // of that socket
+	need string
+	want string
+}
+
+// byNumber is a row of perftest.
+func byNumber(program, flags, want string) numbered {
+	return numbered{program + " -F -n 200 " + flags, perfPort, "perftest", want}
+}
+
+var numberedPrograms = []numbered{
+	{"ibv_rc_pingpong -g 0", perfPort, "ibverbs-utils", `^1000 iters in `},
+	{"ibv_srq_pingpong -g 0", perfPort, "ibverbs-utils", `^1000 iters in `},
+	{"ibv_rc_pingpong -g 0 -e -c -n 200", perfPort, "ibverbs-utils", `^200 iters in `},
+	{"ibv_srq_pingpong -g 0 -e -n 200", perfPort, "ibverbs-utils", `^200 iters in `},
+	byNumber("ib_send_bw", "", `^ 65536 +200 `),
+	byNumber("ib_write_bw", "", `^ 65536 +200 `),
+	byNumber("ib_read_bw", "", `^ 65536 +200 `),
+	byNumber("ib_send_lat", "", `^ 2 +200 `),
+	byNumber("ib_write_lat", "", `^ 2 +200 `),
+	byNumber("ib_read_lat", "", `^ 2 +200 `),
+	byNumber("ib_atomic_bw", "", `^ 8 +200 `),
+	byNumber("ib_atomic_lat", "", `^ 8 +200 `),
+	byNumber("ib_send_bw", "-x 0 --use-srq", `^ 65536 +200 `),
+	byNumber("ib_send_bw", "-e", `^ 65536 +200 `),
+	byNumber("ib_send_lat", "-e", `^ 2 +200 `),
+	byNumber("ib_write_bw", "-q 8", `^ 65536 +1600 `),
+	byNumber("ib_write_bw", "-b", `^ 65536 +`),
+	byNumber("ib_write_lat", "-I 64 -s 64", `^ 64 +200 `),
+	byNumber("ib_send_bw", "-a", `^ 8388608 +200 `),
+}
+
+// Both ends end well, over the kernel's sockets.
+func TestProgramsByNumber(t *testing.T) {
+	for _, x := range sample.Of(t, 8, numberedPrograms) {
+		t.Run(x.args, func(t *testing.T) {
+			l := newLab(t)
+			server := l.runOn("--device roce", x.need, strings.Fields(x.args)...)
+			l.untilListening(x.port)
+			client := l.runOn("--device roce", x.need, strings.Fields(x.args+" 127.0.0.1")...)
+			requireNumbered(t, x, server, client)
+		})
+	}
+}
+
+func requireNumbered(t *testing.T, x numbered, server, client *netlab.Process) {
+	t.Helper()
+	require.Equal(t, 0, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
+	require.Equal(t, 0, server.Wait(t), "server:\n%s\nclient:\n%s", server, client)
+	require.NotEmpty(t, client.Lines(x.want), "client:\n%s", client)
+	require.NotEmpty(t, client.Lines("^rnicd: connected by number, "), "client:\n%s", client)
+}
