@@ -45,8 +45,9 @@ type Device interface {
 type Rouser struct {
 	_       [64]byte
 	own     uint32
-	resting atomic.Uint32
+	ownRest uint32
 	_       [64]byte
+	resting *uint32              // ownRest, or Bell's; 1: it rests
 	asleep  *uint32              // own, or Bell's; 1: it is
 	bell    atomic.Pointer[bell] // nil: there are no sleeps
 	another atomic.Bool          // a descriptor is not ours any more, or the device has another one
@@ -68,13 +69,27 @@ type Bell struct {
 	// Crowded, if not nil, is 1 while the sleeper shares its core with threads that run, as far as
 	// it knows: then polling on another one may keep it from having that. The sleeper writes it.
 	Crowded *uint32
+	// Resting, if not nil, is 1 while the sleeper leaves its device to the Turns of such threads.
+	// One that begins to wait sets Waits to 1, then looks at Resting, swaps it for 0, and if it was
+	// 1 writes as above. The sleeper looks at Waits before each rest, and sets it to 0.
+	Resting, Waits *uint32
+}
+
+// Waited says whether a thread that runs no Go has begun to wait since it was called last. The
+// sleeper.
+func (b *Bell) Waited() bool {
+	return b != nil && b.Waits != nil && atomic.LoadUint32(b.Waits) != 0 &&
+		atomic.SwapUint32(b.Waits, 0) != 0
 }
 
 // Init has it take bell, which may be nil, for its own word. Before it is used.
 func (r *Rouser) Init(bell *Bell) {
-	r.asleep = &r.own
+	r.asleep, r.resting = &r.own, &r.ownRest
 	if bell != nil {
 		r.asleep = bell.Asleep
+	}
+	if bell != nil && bell.Resting != nil {
+		r.resting = bell.Resting
 	}
 }
 
@@ -101,7 +116,7 @@ func (r *Rouser) Another() { r.another.Store(true) }
 
 // EndRest is for any goroutine, after it has left something for which a Rest is to end.
 func (r *Rouser) EndRest() {
-	if r.resting.Load() != 0 && r.resting.Swap(0) != 0 {
+	if atomic.LoadUint32(r.resting) != 0 && atomic.SwapUint32(r.resting, 0) != 0 {
 		r.ring()
 	}
 }
@@ -212,11 +227,11 @@ func (r *Rouser) Sleep(turn func() int, deadline func(maxNs int64) (now, at int6
 // Rest sleeps for ns, and neither the device nor Rouse ends that, but EndRest does. stay says that
 // there is no reason yet to end it. tell: others are to have Go's processor meanwhile.
 func (r *Rouser) Rest(now, ns int64, tell bool, stay func() bool) {
-	r.resting.Store(1)
+	atomic.StoreUint32(r.resting, 1)
 	if stay() && !r.rest.await(now, ns, tell || noneLeft()) {
 		r.another.Store(true)
 	}
-	r.resting.Store(0)
+	atomic.StoreUint32(r.resting, 0)
 }
 
 // Close is for the end.

@@ -165,3 +165,22 @@ func TestDescriptorsClosedByMistake(t *testing.T) {
 		}
 	}
 }
+
+// Threads that run no Go end a rest by the Bell's words and descriptor.
+func TestRestBell(t *testing.T) {
+	fd := eventfd(t)
+	bell := &Bell{Asleep: new(uint32), FD: fd, Resting: new(uint32)}
+	var r Rouser
+	r.Init(bell)
+	require.NoError(t, r.Prepare(quietDevice(eventfd(t)), bell))
+	defer r.Close()
+	now := stopwatch()
+	for range 20 {
+		r.Rest(now(), int64(time.Hour), true, func() bool {
+			require.True(t, atomic.CompareAndSwapUint32(bell.Resting, 1, 0))
+			_, err := unix.Write(fd, one[:])
+			return err == nil
+		})
+		require.Zero(t, *bell.Resting)
+	}
+}

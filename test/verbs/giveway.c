@@ -42,12 +42,17 @@ void rv_await_progress(uint32_t seen, const uint32_t *slot, uint32_t want, uint3
 
 __thread bool rv_posted;
 static struct rv_cqe *completes; /* in the next Turn */
-static int turns;
+static int turns, attended;
 
-bool rv_turn(int most, bool stops)
+void rv_attend(void)
+{
+	attended++;
+}
+
+bool rv_turn(int most)
 {
 	turns += most;
-	if (stops || !completes)
+	if (!completes)
 		return false;
 	completes->seq = 1;
 	completes = NULL;
@@ -110,8 +115,11 @@ static int turned(void)
 	rv_poll_cq((struct ibv_cq *)&queue.cq, 1, &wc);
 	if (turns != 1 || ring.head || rv_posted)
 		return 0;
+	if (attended)
+		return 0;
+	ring.armed = 2; /* it is about to wait */
 	rv_poll_cq((struct ibv_cq *)&queue.cq, 1, &wc);
-	if (turns != 1 + TURNS)
+	if (turns != 1 + TURNS || attended != 1)
 		return 0;
 	completes = &entry;
 	rv_poll_cq((struct ibv_cq *)&queue.cq, 1, &wc);

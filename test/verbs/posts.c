@@ -1,8 +1,9 @@
 /*
- * Who carries out what a thread posts while the engine sleeps (rv_ring): the thread, or the engine,
- * which is woken.
+ * Who carries out what a thread posts while the engine sleeps (rv_ring, ibv_get_cq_event): the
+ * thread, or the engine, which is woken. And who tells the engine that a thread waits (rv_attend).
  */
 #include "../../verbs/shim/engine.c"
+#include "../../verbs/shim/channel.c"
 
 /* Nothing here loads the engine. */
 void rv_signals_before(struct rv_signals *s)
@@ -19,12 +20,25 @@ void rv_signals_after(const struct rv_signals *s, int (*on_engine_thread)(void))
 
 static int turns;
 static bool held; /* another thread is in a Turn */
+static struct ibv_comp_channel *channel;
+static struct rv_completions queue;
 
-static int turn(int most, int stops)
+void *rv_table_find(uint64_t cookie)
 {
+	(void)cookie;
+	return &queue;
+}
+
+static int turn(int most)
+{
+	static const uint64_t event = 1;
+
 	turns += most;
-	if (stops || held)
+	if (held)
 		return 0;
+	if (channel)
+		send(container(channel, struct rv_channel, channel)->socket.engine_fd, &event,
+		     sizeof event, 0);
 	rv_area->doorbells[0] = rv_area->summary = 0;
 	return 1;
 }
@@ -47,6 +61,9 @@ static bool since(int want_turns, uint64_t want_rung, const char *why)
 int main(void)
 {
 	static struct rv_area area = { .dozing = 1 };
+	static struct rv_context context;
+	struct ibv_cq *cq;
+	void *cq_context;
 
 	rv_area = &area;
 	area.bell_fd = eventfd(0, EFD_NONBLOCK);
@@ -77,6 +94,27 @@ int main(void)
 	held = true;
 	rv_ring(0);
 	if (!since(1, 1, "another thread may have looked already"))
+		return 1;
+	held = false;
+
+	/* One that waits for an event of what it has posted. */
+	rv_posted = true;
+	area.dozing = 1;
+	channel = ibv_create_comp_channel(&context.verbs.context);
+	rv_ring(0);
+	if (!since(0, 1, "another one, of which an event is to come"))
+		return 1;
+	if (ibv_get_cq_event(channel, &cq, &cq_context) || !since(1, 0, "it waits"))
+		return 1;
+
+	/* The engine is told of one that waits where it leaves looking to others. */
+	rv_attend();
+	if (!since(0, 0, "the engine looks anyway") || area.waits != 1)
+		return 1;
+	area.waits = 0;
+	area.resting = 1;
+	rv_attend();
+	if (!since(0, 1, "the engine rests") || area.waits != 1 || area.resting)
 		return 1;
 	printf("all well\n");
 	return 0;

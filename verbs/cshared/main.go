@@ -43,15 +43,12 @@ func rnicdEnter() {}
 // rnicdTurn is rnicd_engine_turn's (turn.c).
 //
 //export rnicdTurn
-func rnicdTurn(most, stops C.int) C.int {
+func rnicdTurn(most C.int) C.int {
 	a := adapter.Load()
 	for range most {
 		if a.Progress() {
 			return 1
 		}
-	}
-	if stops != 0 {
-		a.StopProgress()
 	}
 	return 0
 }

@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-int rnicdTurn(int most, int stops); /* main.go */
+int rnicdTurn(int most); /* main.go */
 void rnicdEnter(void);
 
 extern __thread int in_turn __attribute__((tls_model("initial-exec"), visibility("hidden")));
@@ -94,10 +94,9 @@ static int enter(stack_t *programs)
 
 /*
  * Turns until one finds work, so many at most; none while another thread is in one, or where this
- * thread can make none now. Whether one has found work. stops: the caller goes to sleep until
- * something has completed.
+ * thread can make none now. Whether one has found work.
  */
-__attribute__((visibility("default"))) int rnicd_engine_turn(int most, int stops)
+__attribute__((visibility("default"))) int rnicd_engine_turn(int most)
 {
 	int error = errno, n = 0, first = !entered, cancel;
 	stack_t programs;
@@ -113,7 +112,7 @@ __attribute__((visibility("default"))) int rnicd_engine_turn(int most, int stops
 	in_turn = 1;
 	/* It fails on that stack: a handler polls. */
 	if (entered ? !sigaltstack(&gos, &programs) : enter(&programs)) {
-		n = rnicdTurn(most, stops);
+		n = rnicdTurn(most);
 		sigaltstack(&programs, NULL);
 	}
 	in_turn = 0;

@@ -216,6 +216,8 @@ static ssize_t wait(struct rv_socket *s, struct rv_channel *ch, void **object)
 		return -1;
 	}
 	__atomic_fetch_add(&s->waits.waiting, 1, __ATOMIC_SEQ_CST);
+	if (ch && load_relaxed(&rv_area->summary))
+		rv_turn(1); /* for what was posted: to sleep, and be woken, costs more */
 	if (!ch || !(*object = written(ch))) {
 		pthread_cleanup_push(end_waiting, s);
 		n = recv(s->fd, &octet, sizeof octet, MSG_PEEK);

@@ -163,7 +163,7 @@ int rv_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 		__atomic_store_n(&q->ring->written, 0,
 				 __ATOMIC_RELAXED); /* the program looks at memory after this */
 	atomic_thread_fence(memory_order_seq_cst);
-	rv_turn(0, true); /* who armed polls no more */
+	rv_attend();
 	return 0;
 }
 

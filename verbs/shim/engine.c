@@ -21,7 +21,7 @@
 struct rv_area *rv_area;
 
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
-static int (*engine_turn)(int most, int stops);
+static int (*engine_turn)(int most);
 static uint32_t loaded; /* 0, 1: the engine serves the area, 2: it cannot */
 
 /*
@@ -171,7 +171,7 @@ static void *load_engine(void (**attach)(void *))
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!on_engine_thread)
 		return NULL;
-	engine_turn = (int (*)(int, int))symbol(engine, "rnicd_engine_turn");
+	engine_turn = (int (*)(int))symbol(engine, "rnicd_engine_turn");
 	*attach = (void (*)(void *))symbol(engine, "rnicd_engine_attach");
 	return *attach ? engine : NULL;
 }
@@ -372,12 +372,21 @@ static void set_bit(uint64_t *word, uint64_t bit)
 }
 
 /*
- * Turns of the engine on this thread, so many at most, until one finds work. stops: the thread goes
- * to sleep. Whether one has found work.
+ * Turns of the engine on this thread, so many at most, until one finds work. Whether one has found
+ * work.
  */
-bool rv_turn(int most, bool stops)
+bool rv_turn(int most)
 {
-	return load_acquire(&rv_area->drives) && engine_turn(most, stops);
+	return load_acquire(&rv_area->drives) && engine_turn(most);
+}
+
+/* The thread begins to wait: from now on the engine looks for what comes. */
+void rv_attend(void)
+{
+	if (load_relaxed(&rv_area->drives)) {
+		__atomic_store_n(&rv_area->waits, 1, __ATOMIC_RELAXED);
+		wake(&rv_area->resting, rv_area->bell_fd);
+	}
 }
 
 __thread bool rv_posted;
@@ -398,7 +407,7 @@ void rv_ring(uint32_t bit)
 		1ull << bit / 64); /* a thread that has set the first may not be here yet */
 	if (load_relaxed(&rv_area->drives) && load_relaxed(&rv_area->dozing) && !rv_posted) {
 		rv_posted = true;
-		rv_turn(1, false);
+		rv_turn(1);
 		if (!(load_relaxed(word) & 1ull << bit % 64))
 			return;
 	}

@@ -179,10 +179,12 @@ again:
 		bool vain = ++c->vain > RV_VAIN_MAX;
 
 		rv_unlock(&c->lock);
-		if (!looked && rv_turn(turns, false)) {
+		if (!looked && rv_turn(turns)) {
 			looked = true;
 			goto again;
 		}
+		if (load_relaxed(&c->ring->armed))
+			rv_attend(); /* a program that has armed looks once more and then waits */
 		if (vain)
 			give_way(c, slot, head);
 		return 0;

@@ -114,7 +114,8 @@ int rv_call1(uint32_t op, uint64_t arg);
 void rv_after_calls(
 	void); /* after reading an event: what was done before the calls that led to it is seen */
 void rv_ring(uint32_t bit); /* a doorbell, after the entry was published */
-bool rv_turn(int most, bool stops);
+bool rv_turn(int most);
+void rv_attend(void);
 /* A post of this thread's has made a Turn since it polled last. */
 extern __thread bool rv_posted __attribute__((tls_model("initial-exec")));
 /* Until *slot is want, or the engine has completed something since seen, or for a moment, which is

@@ -441,7 +441,10 @@ type loopRunner struct {
 
 func newLoopRunner(l *Loop) *loopRunner {
 	r := &loopRunner{Loop: l, shares: l.cfg.Bell == nil}
-	r.stay = func() bool { return l.vainly.Load() != l.waited.Load() && !l.more.Load() }
+	r.stay = func() bool {
+		r.hear()
+		return l.vainly.Load() != l.waited.Load() && !l.more.Load()
+	}
 	r.look = r.lastLook
 	return r
 }
@@ -455,9 +458,17 @@ func (r *loopRunner) lastLook() int {
 	return work
 }
 
+// hear calls Attend for threads that run no Go.
+func (r *loopRunner) hear() {
+	if r.cfg.Bell.Waited() {
+		r.waited.Store(r.vainly.Load())
+	}
+}
+
 // step is a Turn and a sleep after one in vain, or a rest beside those who drive.
 func (r *loopRunner) step() {
 	l := r.Loop
+	r.hear()
 	now := l.clock()
 	if ns := r.beside.Rest(now, l.vainly.Load(), l.waited.Load(), l.held.Load() != 0); ns > 0 {
 		l.rouser.Rest(now, ns, r.shares, r.stay)

@@ -159,6 +159,23 @@ func TestLoopBell(t *testing.T) {
 	require.Eventually(t, func() bool { return !own() }, patience, time.Millisecond)
 }
 
+// A loop that leaves the sockets to callers is told by its Bell that one of them waits, and then
+// looks after them.
+func TestLoopBellTellsOfWaits(t *testing.T) {
+	bell := &rouse.Bell{Asleep: new(uint32), FD: -1, Waits: new(uint32)}
+	l, err := NewLoop(LoopConfig{Start: time.Now(), Bell: bell})
+	require.NoError(t, err)
+	r := newLoopRunner(l)
+	l.vainly.Store(10)
+	require.True(t, r.stay())
+	*bell.Waits = 1
+	require.False(t, r.stay())
+	require.Zero(t, *bell.Waits)
+	require.False(t, r.stay(), "nobody has polled since")
+	l.vainly.Store(20)
+	require.True(t, r.stay())
+}
+
 // A descriptor that the program closes by mistake ends its connection, not the process, and what
 // has its number afterwards is left alone.
 func TestDescriptorClosedByMistake(t *testing.T) {

@@ -191,7 +191,12 @@ type Area struct {
 	_        [14]uint32
 	Crowded  uint32 // 1: who looks at doorbells shares its processor with threads that run
 	// 1: a thread that finds nothing, or has posted something, may carry on the engine by itself
-	Drives   uint32
+	Drives uint32
+	_      [14]uint32
+	// Who looks at doorbells leaves the rest to threads that do: swap it for 0, then write BellFD,
+	// for one that begins to wait, once Waits is 1.
+	Resting  uint32
+	Waits    uint32
 	_        [14]uint32
 	Progress uint32 // a futex: counted for completions, somewhere; woken if Waiting is not 0
 	Waiting  uint32 // threads of the program that wait for it

@@ -392,22 +392,29 @@ struct rv_area {
 	/* 1: a thread that finds nothing, or has posted something, may carry on the engine by itself */
 	uint32_t drives;
 	uint32_t pad2[14];
+	/*
+	 * Who looks at doorbells leaves the rest to threads that do: swap it for 0, then write BellFD,
+	 * for one that begins to wait, once Waits is 1.
+	 */
+	uint32_t resting;
+	uint32_t waits;
+	uint32_t pad3[14];
 	uint32_t progress; /* a futex: counted for completions, somewhere; woken if Waiting is not 0 */
 	uint32_t waiting; /* threads of the program that wait for it */
 	uint32_t process; /* the number of this process: the upper 24 bits of its handles */
-	uint32_t pad3;
+	uint32_t pad4;
 	/*
 	 * address of a table with a bit for each descriptor below OwnedMax: it is the engine's, and not
 	 * the program's to close; 0: there is none yet
 	 */
 	uint64_t owned;
-	uint32_t pad4[10];
+	uint32_t pad5[10];
 	uint64_t summary; /* one bit for each word of Doorbells */
-	uint64_t pad5[7];
+	uint64_t pad6[7];
 	uint64_t doorbells[64];
 	struct rv_call calls[64];
 };
-_Static_assert(sizeof(struct rv_area) == 75584, "");
+_Static_assert(sizeof(struct rv_area) == 75648, "");
 
 /*
  * A program that polls in vain keeps the engine from a processor that the two share. After VainMax
