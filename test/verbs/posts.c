@@ -1,7 +1,14 @@
 /*
  * Who carries out what a thread posts while the engine sleeps (rv_ring, ibv_get_cq_event): the
- * thread, or the engine, which is woken. And who tells the engine that a thread waits (rv_attend).
+ * thread, or the engine, which is woken. Who tells the engine that a thread waits (rv_attend). And
+ * who wakes a thread that waits for acknowledgements.
  */
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static long futexes;
+#define syscall(number, ...) (futexes += (number) == SYS_futex, syscall(number, __VA_ARGS__))
 #include "../../verbs/shim/engine.c"
 #include "../../verbs/shim/channel.c"
 
@@ -58,12 +65,19 @@ static bool since(int want_turns, uint64_t want_rung, const char *why)
 	return !want_turns && rung == want_rung;
 }
 
+static void *waits(void *acks)
+{
+	rv_wait_acked(acks);
+	return NULL;
+}
+
 int main(void)
 {
 	static struct rv_area area = { .dozing = 1 };
 	static struct rv_context context;
 	struct ibv_cq *cq;
 	void *cq_context;
+	pthread_t thread;
 
 	rv_area = &area;
 	area.bell_fd = eventfd(0, EFD_NONBLOCK);
@@ -115,6 +129,19 @@ int main(void)
 	area.resting = 1;
 	rv_attend();
 	if (!since(0, 1, "the engine rests") || area.waits != 1 || area.resting)
+		return 1;
+
+	/* To acknowledge events is a system call only where a thread waits for that. */
+	queue.acks.given += 5;
+	ibv_ack_cq_events(cq, 4);
+	if (futexes)
+		return 1;
+	if (pthread_create(&thread, NULL, waits, &queue.acks))
+		return 1;
+	while (!(load_acquire(&queue.acks.acked) & 1))
+		sched_yield();
+	ibv_ack_cq_events(cq, 2);
+	if (pthread_join(thread, NULL))
 		return 1;
 	printf("all well\n");
 	return 0;

@@ -50,15 +50,17 @@ static long futex(uint32_t *word, int op, uint32_t value)
 
 void rv_acked(struct rv_acks *a, uint32_t n)
 {
-	__atomic_fetch_add(&a->acked, n, __ATOMIC_ACQ_REL);
-	futex(&a->acked, FUTEX_WAKE, INT_MAX);
+	/* The object may be gone once the last is acknowledged. */
+	if (__atomic_fetch_add(&a->acked, 2 * n, __ATOMIC_ACQ_REL) & 1)
+		futex(&a->acked, FUTEX_WAKE, INT_MAX);
 }
 
 void rv_wait_acked(struct rv_acks *a)
 {
-	uint32_t given = load_acquire(&a->given), acked;
+	uint32_t want = 2 * load_acquire(&a->given) + 1, acked;
 
-	while ((int32_t)(given - (acked = load_acquire(&a->acked))) > 0)
+	__atomic_fetch_or(&a->acked, 1, __ATOMIC_ACQ_REL);
+	while ((int32_t)(want - (acked = load_acquire(&a->acked))) > 0)
 		futex(&a->acked, FUTEX_WAIT, acked);
 }
 

@@ -96,7 +96,8 @@ static inline void rv_unlock(struct rv_lock *l)
 
 /* Events that were handed to the program and that it has not acknowledged. */
 struct rv_acks {
-	uint32_t given, acked;
+	uint32_t given;
+	uint32_t acked; /* twice their number; odd: a thread may wait */
 };
 void rv_acked(struct rv_acks *a, uint32_t n);
 void rv_wait_acked(struct rv_acks *a); /* until all are that were given so far */
