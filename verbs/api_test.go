@@ -184,6 +184,12 @@ func TestUnderSanitizers(t *testing.T) {
 				require.Zero(t, p.Wait(t), "%s: %s", name, p)
 				p.Expect(t, 1, "^all well$")
 			}
+			paths := exec.Command("setarch", "-R", l.compileAlone("paths",
+				append(strings.Fields(flags), "-libverbs", "-lpthread", "-DSANITIZED")...), "lo")
+			paths.Env = append(os.Environ(), "LD_PRELOAD="+strings.TrimSpace(string(library))+":"+shim,
+				"RNICD_DEVICE=roce")
+			p := l.Start(t, paths)
+			require.Zero(t, p.Wait(t), "%s", p)
 		})
 	}
 }

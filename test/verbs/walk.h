@@ -2,7 +2,9 @@
 #ifndef WALK_H
 #define WALK_H
 
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>

@@ -10,14 +10,19 @@ made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
 "$here/forward.sh" "$cc" "$here/shim.map" "$made/forwards.h" "$made/shim.map"
 flags="-std=gnu11 ${CFLAGS:--O2 -g} -fPIC -Wall -Wextra -Werror"
-# Where CFLAGS name a sanitizer, it calls sigaction before it is ready: ours is built without.
-$cc $flags -fno-sanitize=all -c -o "$made/signals.o" "$here/signals.c"
+# Where CFLAGS name a sanitizer, it calls the C library before it is ready: what stands in front of
+# that is built without.
+early="signals files paths"
+for name in $early; do
+	$cc $flags -fno-sanitize=all -c -o "$made/$name.o" "$here/$name.c"
+	set -- "$@" "$made/$name.o"
+done
 for file in "$here"/*.c; do
-	[ "$file" = "$here/signals.c" ] || set -- "$@" "$file"
+	case " $early " in *" $(basename "$file" .c) "*) ;; *) set -- "$@" "$file" ;; esac
 done
 $cc $flags -shared -I"$made" \
 	-Wl,-soname,librnicd_verbs.so -Wl,--version-script="$made/shim.map" -Wl,-z,defs \
-	-o "$out" "$@" "$made/signals.o" -ldl
+	-o "$out" "$@" -ldl
 standin=$(dirname "$out")/standin
 mkdir -p "$standin"
 for name in libibverbs.so libibverbs.so.1 librdmacm.so librdmacm.so.1; do

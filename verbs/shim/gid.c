@@ -190,7 +190,7 @@ void rv_gids_look(bool opened)
 	union ibv_gid list[RV_GIDS];
 	struct rv_args a = { .ret = list, .ret_size = sizeof list };
 	struct found all[RV_GIDS] = { 0 }, of_engine[RV_GIDS] = { 0 };
-	int before, n, at;
+	int before, error = errno, n, at;
 
 	if (!rv_roce() || (!opened && engine_decides()))
 		return;
@@ -215,6 +215,7 @@ void rv_gids_look(bool opened)
 		put(all, n);
 	}
 	pthread_setcancelstate(before, &before);
+	errno = error;
 }
 
 /* The entry. False: there is none; it is zero then. */
@@ -277,7 +278,7 @@ void rv_link(struct rv_link *l)
 {
 	struct ifreq request = { 0 };
 	struct rv_gid g = { 0 };
-	int fd;
+	int fd, error = errno;
 
 	memset(l, 0, sizeof *l);
 	l->mbps = -1;
@@ -302,6 +303,7 @@ void rv_link(struct rv_link *l)
 			memcpy(l->mac, request.ifr_hwaddr.sa_data, sizeof l->mac);
 		rv_close(fd);
 	}
+	errno = error;
 }
 
 /*
@@ -314,7 +316,7 @@ __be64 rv_guid(void)
 	uint64_t guid = load_relaxed(&known);
 	struct ifaddrs *list = NULL;
 	uint8_t octets[8];
-	int before, first = 0;
+	int before, first = 0, error = errno;
 
 	if (guid)
 		return guid;
@@ -336,6 +338,7 @@ __be64 rv_guid(void)
 		freeifaddrs(list);
 	}
 	pthread_setcancelstate(before, &before);
+	errno = error;
 	memcpy(&guid, octets, sizeof guid);
 	__atomic_store_n(&known, guid, __ATOMIC_RELAXED);
 	return guid;

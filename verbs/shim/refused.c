@@ -77,20 +77,6 @@ int rdma_leave_multicast(struct rdma_cm_id *id, struct sockaddr *addr)
 	return rv_fail(EOPNOTSUPP);
 }
 
-/* The device's files in sysfs, which it has not: what programs read of them. */
-int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t size)
-{
-	(void)dir, (void)file;
-	if (size)
-		buf[0] = 0;
-	return -1;
-}
-
-const char *ibv_get_sysfs_path(void)
-{
-	return "/sys";
-}
-
 int ibv_dontfork_range(void *base, size_t size)
 {
 	(void)base, (void)size;

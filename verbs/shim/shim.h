@@ -7,6 +7,8 @@
  *	device.c    the one device, its attributes
  *	gid.c       its GIDs, from the addresses in use
  *	ah.c        address handles
+ *	paths.c     its files in /sys and /dev, as a table
+ *	files.c     the C library's functions that find them
  *	context.c   an opened device: its operations
  *	memory.c    domains, regions, windows
  *	channel.c   completion channels and asynchronous events
@@ -47,6 +49,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <net/if.h>
@@ -261,6 +264,23 @@ struct rv_ah {
 	union ibv_gid source;    /* that attr.grh.sgid_index was when it was made */
 };
 #define to_ah(a) ((struct rv_ah *)(a))
+
+/* paths.c */
+#define RV_PATH 320
+#define RV_TEXT 128
+#define RV_NAME 64
+struct rv_path {
+	enum { RV_ABSENT, RV_DIRECTORY, RV_FILE, RV_ELSEWHERE } kind;
+	int node;
+	uint32_t index;
+	char at[RV_PATH]; /* the path as it should be written, or where it is in truth */
+};
+bool rv_path_may_be(const char *path);
+int rv_path_find(const char *path, struct rv_path *p);
+void rv_path_enter(const char *directory); /* empty: one of the kernel's */
+const char *rv_path_here(void);
+int rv_path_text(const struct rv_path *p, char *text, size_t size);
+bool rv_path_child(int directory, int nth, char name[RV_NAME], unsigned char *type);
 
 struct rv_mr {
 	struct ibv_mr mr;
