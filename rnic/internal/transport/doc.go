@@ -9,6 +9,7 @@
 //	held.go          HeldSocket: a local address and port of the kernel's, for a socket to come
 //	kernel.go        KernelConn: a connection over a socket, in order only
 //	kernel_linux.go  what it asks Linux
+//	watch.go         Watch: a descriptor that is no connection's
 //	loop.go          Loop: turns, and drives all connections over sockets
 //	sockets.go       the epoll that it looks at, and what it knows of a connection
 //	socket.go        a descriptor, and the calls with it

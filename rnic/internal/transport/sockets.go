@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"sync/atomic"
 	"unsafe"
 
@@ -65,8 +66,14 @@ func (e *sockets) reopen() (failed []*member, err error) {
 }
 
 func (e *sockets) watch(s *member, at int32) error {
-	ev := unix.EpollEvent{Events: socketEvents, Fd: at}
+	ev := unix.EpollEvent{Events: cmp.Or(s.events, socketEvents), Fd: at}
 	return unix.EpollCtl(e.fd, unix.EPOLL_CTL_ADD, s.socket.fd, &ev)
+}
+
+// change has other events of s told. Its descriptor is there: the kernel has no reason to refuse.
+func (e *sockets) change(s *member, events uint32) {
+	ev := unix.EpollEvent{Events: events, Fd: s.at}
+	_ = unix.EpollCtl(e.fd, unix.EPOLL_CTL_MOD, s.socket.fd, &ev)
 }
 
 // remove is for a socket that is about to be closed: a child of fork may have a copy, which would
@@ -101,6 +108,7 @@ type member struct {
 		serve()        // sends what there is to send, and ends what is over
 	}
 	socket socket
+	events uint32 // of epoll; 0: socketEvents
 	// any goroutine
 	rung     atomic.Bool
 	rungNext *member // the next that rang, in Loop.rang
