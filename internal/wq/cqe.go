@@ -19,8 +19,10 @@ type CQE struct {
 	// Invalidated is the STag of ours that the peer's message invalidated, or 0. Nothing is placed
 	// through it any more: the memory can be read without Revoke.
 	Invalidated STag
-	Original    uint64 // atomic: the value of the peer's word before
-	Immediate   [8]byte
+	// Original, of an atomic: the value of the peer's word before. Of a datagram: the number of the
+	// queue pair that has sent it
+	Original  uint64
+	Immediate [8]byte
 	// Written, of immediate data, bounds what the peer may say that it has written: the octets of
 	// its last Write, and 0 where none came since the immediate data before. While octets arrive
 	// out of order, later Writes may be counted, too.

@@ -37,6 +37,20 @@ func (s *SGE) Masks() (compare, swap uint64) {
 	return s.Offset, uint64(s.STag)<<32 | uint64(s.Length)
 }
 
+// A Send of a queue pair for datagrams has its destination in the same place: the GID's octets in
+// Operands[0] and [1], and the immediate data, as C has it, in [2]; the Q_Key in RemoteSTag; and in
+// RemoteOffset
+//
+//	bits 0 to 23   the number
+//	bits 24 to 31  the index of the own GID
+//	bits 32 to 39  the traffic class
+//	bit 40         there is immediate data
+const (
+	DatagramSourceShift = 24
+	DatagramClassShift  = 32
+	DatagramImmediate   = 1 << 40
+)
+
 // Flags of a WQE.
 type Flags uint8
 

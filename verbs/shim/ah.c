@@ -37,6 +37,7 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	a->ah.pd = pd;
 	a->attr = *attr;
 	a->source = source;
+	rv_keep_source(attr->grh.sgid_index, &source);
 	__atomic_fetch_add(&to_pd(pd)->users, 1, __ATOMIC_RELAXED);
 	return &a->ah;
 }

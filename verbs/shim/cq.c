@@ -204,7 +204,7 @@ READ(uint32_t, vendor_err, wc->vendor_err)
 READ(uint32_t, byte_len, wc->byte_len)
 READ(__be32, imm_data, wc->imm_data) /* and invalidated_rkey */
 READ(uint32_t, qp_num, wc->qp_num)
-READ(uint32_t, src_qp, 0)
+READ(uint32_t, src_qp, wc->src_qp)
 READ(unsigned int, wc_flags, wc->wc_flags)
 READ(uint32_t, slid, 0)
 READ(uint8_t, sl, 0)

@@ -212,6 +212,8 @@ int rv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_att
 		all.active_width = speed_of(l.mbps)->width;
 		all.active_speed = speed_of(l.mbps)->speed;
 		all.flags = IBV_QPF_GRH_REQUIRED;
+		if (rv_area)
+			all.qkey_viol_cntr = (uint32_t)load_relaxed(&rv_area->drops[RV_DROP_Q_KEY]);
 	}
 	memset(attr, 0, size);
 	memcpy(attr, &all, size < sizeof all ? size : sizeof all);

@@ -296,6 +296,8 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 
 	if (rv_foreign(q->process))
 		return EPERM;
+	if (rv_is_ud(q))
+		return rv_modify_ud(q, attr, mask);
 	if (rv_roce() && !moved_by_cm(q, mask))
 		return move_by_number(q, attr, mask);
 	error = check_attr(q, attr, mask);

@@ -117,7 +117,7 @@ static bool translate(struct rv_completions *c, const struct rv_cqe *e, struct i
 	wc->vendor_err = 0;
 	wc->byte_len = e->len;
 	wc->qp_num = e->qp;
-	wc->src_qp = 0;
+	wc->src_qp = rv_is_ud(q) ? (uint32_t)e->original : 0;
 	wc->wc_flags = 0;
 	wc->imm_data = 0;
 	wc->pkey_index = 0;
@@ -129,12 +129,14 @@ static bool translate(struct rv_completions *c, const struct rv_cqe *e, struct i
 		wc->opcode = IBV_WC_RECV;
 		if (e->with_immediate) {
 			memcpy(&wc->imm_data, e->immediate, 4);
-			wc->opcode = IBV_WC_RECV_RDMA_WITH_IMM;
+			wc->opcode = rv_is_ud(q) ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
 			wc->wc_flags = IBV_WC_WITH_IMM;
 		} else if (e->invalidated) {
 			wc->invalidated_rkey = e->invalidated;
 			wc->wc_flags = IBV_WC_WITH_INV;
 		}
+		if (rv_is_ud(q))
+			wc->wc_flags |= IBV_WC_GRH;
 		return true;
 	}
 	if (index - q->retired >= load_acquire(&q->sent) - q->retired) /* and with it what was posted */

@@ -83,6 +83,39 @@ static int put_data(struct rv_qp *q, struct rv_wqe *w, const struct ibv_send_wr 
 	return 0;
 }
 
+static uint8_t flags_of(const struct rv_qp *q, unsigned int flags)
+{
+	return (q->signal_all || flags & IBV_SEND_SIGNALED ? RV_FLAG_SIGNALED : 0) |
+	       (flags & IBV_SEND_SOLICITED ? RV_FLAG_SOLICITED : 0) |
+	       (flags & IBV_SEND_FENCE ? RV_FLAG_FENCE : 0);
+}
+
+static void begin_datagram(struct rv_qp *q, struct rv_wqe *w, const struct ibv_send_wr *wr)
+{
+	*w = (struct rv_wqe){ .id = q->sent, .op = RV_OP_SEND, .flags = flags_of(q, wr->send_flags) };
+	if (wr->opcode == IBV_WR_SEND_WITH_IMM) {
+		w->operands[2] = wr->imm_data;
+		w->remote_offset = RV_DATAGRAM_IMMEDIATE;
+	}
+	rv_put_destination(q, w, to_ah(wr->wr.ud.ah), wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
+}
+
+static int put_datagram(struct rv_qp *q, struct rv_wqe *w, const struct ibv_send_wr *wr)
+{
+	int error;
+
+	if ((wr->opcode != IBV_WR_SEND && wr->opcode != IBV_WR_SEND_WITH_IMM) || !wr->wr.ud.ah)
+		return EINVAL;
+	begin_datagram(q, w, wr);
+	error = put_data(q, w, wr);
+	if (error)
+		return error;
+	q->sents[q->sent & q->sent_mask] = (struct rv_sent){ .wr_id = wr->wr_id, .opcode = IBV_WC_SEND };
+	q->sq_tail += 1 + rv_entries_after(w);
+	store_release(&q->sent, q->sent + 1);
+	return 0;
+}
+
 /* One request, at the tail, which moves when all of the chain is there. */
 static int put(struct rv_qp *q, const struct ibv_send_wr *wr)
 {
@@ -91,15 +124,12 @@ static int put(struct rv_qp *q, const struct ibv_send_wr *wr)
 
 	if (q->sent - load_acquire(&q->retired) >= q->cap.max_send_wr)
 		return ENOMEM;
+	if (rv_is_ud(q))
+		return put_datagram(q, w, wr);
 	if ((unsigned)wr->opcode >= sizeof kinds / sizeof *kinds || !kinds[wr->opcode].op)
 		return EINVAL;
-	*w = (struct rv_wqe){ .id = q->sent, .op = kinds[wr->opcode].op };
-	if (q->signal_all || wr->send_flags & IBV_SEND_SIGNALED)
-		w->flags |= RV_FLAG_SIGNALED;
-	if (wr->send_flags & IBV_SEND_SOLICITED)
-		w->flags |= RV_FLAG_SOLICITED;
-	if (wr->send_flags & IBV_SEND_FENCE)
-		w->flags |= RV_FLAG_FENCE;
+	*w = (struct rv_wqe){ .id = q->sent, .op = kinds[wr->opcode].op,
+			      .flags = flags_of(q, wr->send_flags) };
 	switch (w->op) {
 	case RV_OP_WRITE_IMMEDIATE:
 		w->operands[0] = wr->imm_data;

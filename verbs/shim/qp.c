@@ -96,7 +96,7 @@ static int make(struct rv_qp *q, struct ibv_context *context,
 			 attr->srq ? to_srq(attr->srq)->handle : 0, cap->max_send_wr, cap->max_recv_wr, sges,
 			 cap->max_inline_data, q->cookie, to_context(context)->handle },
 	};
-	int error = rv_call(RV_CREATE_QP, &a);
+	int error = rv_call(rv_is_ud(q) ? RV_CREATE_UD : RV_CREATE_QP, &a);
 
 	if (error)
 		return error;
@@ -123,6 +123,19 @@ static int make(struct rv_qp *q, struct ibv_context *context,
 	 IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |                         \
 	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV |                       \
 	 IBV_QP_EX_WITH_SEND_WITH_INV)
+#define UD_SEND_OPS (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
+
+/* There are reliable connections, as RoCE datagrams, and what SEND_OPS name. */
+static bool of_kind(const struct ibv_qp_init_attr_ex *a)
+{
+	bool ud = a->qp_type == IBV_QPT_UD;
+
+	return (a->qp_type == IBV_QPT_RC || (ud && rv_roce())) &&
+	       !(a->comp_mask & ~(uint32_t)QP_ATTR) &&
+	       !(a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && a->create_flags) &&
+	       !(a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS &&
+		 a->send_ops_flags & ~(uint64_t)(ud ? UD_SEND_OPS : SEND_OPS));
+}
 
 struct ibv_qp *rv_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
@@ -133,11 +146,8 @@ struct ibv_qp *rv_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_a
 		errno = EPERM;
 		return NULL;
 	}
-	if (attr->qp_type != IBV_QPT_RC || attr->comp_mask & ~(uint32_t)QP_ATTR ||
-	    (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && attr->create_flags) ||
-	    (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS &&
-	     attr->send_ops_flags & ~(uint64_t)SEND_OPS)) {
-		errno = error; /* there are reliable connections, and what SEND_OPS names */
+	if (!of_kind(attr)) {
+		errno = error;
 		return NULL;
 	}
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd || !possible(attr)) {
@@ -167,7 +177,7 @@ struct ibv_qp *rv_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_a
 	q->qp.qp_base.recv_cq = attr->recv_cq;
 	q->qp.qp_base.srq = attr->srq;
 	q->qp.qp_base.state = IBV_QPS_RESET;
-	q->qp.qp_base.qp_type = IBV_QPT_RC;
+	q->qp.qp_base.qp_type = attr->qp_type;
 	q->sends_from = rv_roce() ? IBV_QPS_RTS : IBV_QPS_RTR;
 	q->recvs_from = rv_roce() ? IBV_QPS_INIT : IBV_QPS_RESET;
 	q->kept = (struct ibv_qp_attr){ .path_mtu = IBV_MTU_1024, .port_num = 1,
@@ -246,7 +256,7 @@ int rv_reset_qp(struct rv_qp *q)
 
 	rv_lock(&q->send_lock);
 	rv_lock(&q->recv_lock);
-	error = rv_call1(RV_RESET_QP, q->handle);
+	error = rv_call1(rv_is_ud(q) ? RV_MODIFY_UD : RV_RESET_QP, q->handle);
 	if (!error) {
 		lock_queues(q);
 		rv_discard(a, q);
@@ -272,7 +282,9 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 {
 	struct rv_qp *q = to_qp(qp);
 	struct rv_completions *a = to_cq(qp->send_cq), *b = to_cq(qp->recv_cq);
-	int error = rv_foreign(q->process) ? EPERM : rv_call1(RV_DESTROY_QP, q->handle);
+	int error = rv_foreign(q->process) ?
+			    EPERM :
+			    rv_call1(rv_is_ud(q) ? RV_DESTROY_UD : RV_DESTROY_QP, q->handle);
 
 	if (error)
 		return error;

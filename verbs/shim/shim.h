@@ -18,6 +18,7 @@
  *	modify.c    their moves: ibv_modify_qp
  *	post.c      work requests: ibv_post_send, ibv_post_recv
  *	wr.c        work requests: ibv_wr_*
+ *	ud.c        queue pairs for datagrams
  *	srq.c       shared receive queues
  *	cm.c        rdma_cm_id: create, resolve, connect, accept
  *	cmevent.c   events of the connection manager
@@ -264,6 +265,7 @@ struct rv_ah {
 	union ibv_gid source;    /* that attr.grh.sgid_index was when it was made */
 };
 #define to_ah(a) ((struct rv_ah *)(a))
+void rv_keep_source(uint32_t index, const union ibv_gid *gid); /* ud.c, for the engine */
 
 /* paths.c */
 #define RV_PATH 320
@@ -450,6 +452,12 @@ void rv_discard(struct rv_completions *c, struct rv_qp *q);
 enum ibv_qp_state rv_state_of(struct rv_qp *q);
 int rv_reset_qp(struct rv_qp *q);
 void rv_cm_moves(void); /* the program asks the connection manager how to move a queue pair */
+
+/* ud.c */
+bool rv_is_ud(const struct rv_qp *q);
+int rv_modify_ud(struct rv_qp *q, const struct ibv_qp_attr *attr, int mask);
+void rv_put_destination(struct rv_qp *q, struct rv_wqe *w, const struct rv_ah *ah, uint32_t number,
+			uint32_t qkey);
 
 /* Queue pairs by number, for completions. Held locks: of both of its completion queues. */
 struct rv_qp *rv_qp_find(uint32_t number);

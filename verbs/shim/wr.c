@@ -113,6 +113,25 @@ static void send_inv(struct ibv_qp_ex *qp, uint32_t rkey)
 	remote(qp, RV_OP_SEND_INVALIDATE, IBV_WC_SEND, rkey, 0, 0, 0);
 }
 
+/* Of datagrams. */
+static void send_imm(struct ibv_qp_ex *qp, __be32 imm)
+{
+	struct rv_wqe *w = begin((struct rv_qp *)qp, RV_OP_SEND, IBV_WC_SEND);
+
+	if (!w)
+		return;
+	w->operands[2] = imm;
+	w->remote_offset = RV_DATAGRAM_IMMEDIATE;
+}
+
+static void set_ud_addr(struct ibv_qp_ex *qp, struct ibv_ah *ah, uint32_t number, uint32_t qkey)
+{
+	struct rv_qp *q = (struct rv_qp *)qp;
+
+	if (q->wr_now)
+		rv_put_destination(q, q->wr_now, to_ah(ah), number, qkey);
+}
+
 static void set_sge_list(struct ibv_qp_ex *qp, size_t n, const struct ibv_sge *list)
 {
 	struct rv_qp *q = (struct rv_qp *)qp;
@@ -212,6 +231,10 @@ void rv_start_wr(struct rv_qp *q)
 	qp->wr_rdma_write_imm = rdma_write_imm;
 	qp->wr_send = send_plain;
 	qp->wr_send_inv = send_inv;
+	if (rv_is_ud(q)) {
+		qp->wr_send_imm = send_imm;
+		qp->wr_set_ud_addr = set_ud_addr;
+	}
 	qp->wr_set_inline_data = set_inline_data;
 	qp->wr_set_inline_data_list = set_inline_data_list;
 	qp->wr_set_sge = set_sge;

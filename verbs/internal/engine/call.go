@@ -101,6 +101,12 @@ func (e *Engine) carryOut(c *call) error {
 		return e.abortQP(c)
 	case ring.DestroyQP:
 		return e.destroyQP(c)
+	case ring.CreateUD:
+		return e.createUD(c)
+	case ring.ModifyUD:
+		return e.modifyUD(c)
+	case ring.DestroyUD:
+		return e.destroyUD(c)
 	case ring.CloseChannel:
 		e.channels.close(int(int64(c.arg[0])))
 		return nil

@@ -28,6 +28,10 @@
 //	way.go      how a queue pair gets to its peer by number
 //	request.go  what a peer asks for that does the same
 //	life.go     the connections that it has so
+//	ud.go       queue pairs for datagrams
+//	udport.go   their datagrams, in and out
+//	udsocket.go over the kernel's socket
+//	udwire.go   and on the wire
 //	srq.go      shared receive queues
 //	async.go    asynchronous events
 //	cm.go       connections: ids

@@ -49,9 +49,10 @@ type Engine struct {
 	telling waiting.Telling // onTurn's
 
 	roce     bool       // Host.RoCE
-	slotting sync.Mutex // of slot
+	slotting sync.Mutex // of slot and udPort
 	slot     *slot      // nil: no queue pair has had a number
 	refusals refusals
+	udPort   *udPort // nil: there was no queue pair for datagrams
 	// queue pairs that were destroyed and whose connections have not ended
 	winding sync.WaitGroup
 }

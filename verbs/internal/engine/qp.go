@@ -19,6 +19,7 @@ import (
 type qp struct {
 	subject
 	engine       *Engine
+	ud           *ud // whose doorbell this is, and nothing else; nil: a connected queue pair
 	opt          rnic.QPOptions
 	rnic         atomic.Pointer[rnic.QueuePair] // of the connection manager; nil: none, as yet
 	way          way                            // to a peer by number
@@ -128,7 +129,9 @@ func (q *qp) manage() error {
 // doorbell has the ring of requests looked at, and after the end that of receive buffers, too. It
 // does not block.
 func (q *qp) doorbell() {
-	if r := q.rnic.Load(); r != nil {
+	if q.ud != nil {
+		q.ud.doorbell()
+	} else if r := q.rnic.Load(); r != nil {
 		r.Doorbell()
 	} else {
 		q.way.doorbell()
@@ -460,7 +463,7 @@ func (e *Engine) leave() {
 		defer close(ended)
 		e.winding.Wait()
 		for i := range e.qps {
-			if q := e.qps[i].Load(); q != nil {
+			if q := e.qps[i].Load(); q != nil && q.ud == nil {
 				endInOrder(q.ends())
 			}
 		}

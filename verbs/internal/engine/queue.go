@@ -130,3 +130,12 @@ func split(r *wq.Request) (immediate wq.WQE) {
 	r.Op, r.Flags = wq.OpWrite, r.Flags&^asks
 	return immediate
 }
+
+// end says whether what is posted needs a doorbell, because it is flushed.
+func (q *queue) end(yes bool) {
+	over := uint32(0)
+	if yes {
+		over = 1
+	}
+	atomic.StoreUint32(&q.shared.Over, over)
+}

@@ -23,6 +23,17 @@ const (
 	MessageMax = 1<<31 - 1
 )
 
+// Why a datagram is dropped.
+const (
+	DropMalformed = iota // no datagram of ours, or its sender's port is not that of its number
+	DropNumber           // no queue pair has the number, or it does not receive yet
+	DropQKey
+	DropNoBuffer // none was posted
+	DropTooLong  // for the next buffer
+	DropUnsent   // of our own, which the kernel did not take
+	Drops
+)
+
 // Limits of a queue pair and a completion queue.
 const (
 	WRMax        = 1 << 14 // requests, or receive buffers
@@ -30,6 +41,8 @@ const (
 	SRQRangesMax = 4
 	InlineMax    = 512
 	CQEMax       = 1 << 20
+	DatagramMax  = 4096 // octets of a message of UD
+	GIDsMax      = 64
 )
 
 // Sizes.
@@ -157,7 +170,12 @@ const (
 	ConnectQP
 	// qp, timeout, retry_cnt, rnr_retry, min_rnr_timer, 1: it is in RTS
 	TimeQP
-	ResetQP // qp: what was posted is forgotten, nobody posts or polls meanwhile
+	ResetQP  // qp: what was posted is forgotten, nobody posts or polls meanwhile
+	CreateUD // as CreateQP, for datagrams
+	// qp, enum ibv_qp_state, Q_Key. To RESET: its rings are empty, and nothing of it completes any
+	// more
+	ModifyUD
+	DestroyUD // qp
 )
 
 // CMEvent is an event of the connection manager, one datagram.
@@ -204,8 +222,13 @@ type Area struct {
 	_        uint32
 	// address of a table with a bit for each descriptor below OwnedMax: it is the engine's, and not
 	// the program's to close; 0: there is none yet
-	Owned     uint64
-	_         [10]uint32
+	Owned uint64
+	_     [10]uint32
+	// GIDs of address handles, by the index in the table: two words each, as C has the octets
+	Sources [2 * GIDsMax]uint64
+	// datagrams that were dropped, by DropMalformed and those after it. The engine writes them
+	Drops     [Drops]uint64
+	_         [8 - Drops]uint64
 	Summary   uint64 // one bit for each word of Doorbells
 	_         [7]uint64
 	Doorbells [QPsMax / 64]uint64

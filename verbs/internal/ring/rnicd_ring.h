@@ -138,6 +138,22 @@ struct rv_wqe {
 };
 _Static_assert(sizeof(struct rv_wqe) == 64, "");
 
+/*
+ * A Send of a queue pair for datagrams has its destination in the same place: the GID's octets in
+ * Operands[0] and [1], and the immediate data, as C has it, in [2]; the Q_Key in RemoteSTag; and in
+ * RemoteOffset
+ *
+ * 	bits 0 to 23   the number
+ * 	bits 24 to 31  the index of the own GID
+ * 	bits 32 to 39  the traffic class
+ * 	bit 40         there is immediate data
+ */
+enum {
+	RV_DATAGRAM_SOURCE_SHIFT = 24,
+	RV_DATAGRAM_CLASS_SHIFT = 32,
+};
+#define RV_DATAGRAM_IMMEDIATE 1099511627776ull
+
 enum {
 	RV_FLAG_SIGNALED = 1,
 	RV_FLAG_SOLICITED = 2,
@@ -167,7 +183,11 @@ struct rv_cqe {
 	 * through it any more: the memory can be read without Revoke.
 	 */
 	uint32_t invalidated;
-	uint64_t original; /* atomic: the value of the peer's word before */
+	/*
+	 * Original, of an atomic: the value of the peer's word before. Of a datagram: the number of the
+	 * queue pair that has sent it
+	 */
+	uint64_t original;
 	uint8_t immediate[8];
 	/*
 	 * Written, of immediate data, bounds what the peer may say that it has written: the octets of
@@ -193,6 +213,17 @@ enum {
 };
 #define RV_MR_SIZE_MAX 4398046511104ull
 
+/* Why a datagram is dropped. */
+enum {
+	RV_DROP_MALFORMED = 0, /* no datagram of ours, or its sender's port is not that of its number */
+	RV_DROP_NUMBER = 1, /* no queue pair has the number, or it does not receive yet */
+	RV_DROP_Q_KEY = 2,
+	RV_DROP_NO_BUFFER = 3, /* none was posted */
+	RV_DROP_TOO_LONG = 4, /* for the next buffer */
+	RV_DROP_UNSENT = 5, /* of our own, which the kernel did not take */
+	RV_DROPS = 6,
+};
+
 /* Limits of a queue pair and a completion queue. */
 enum {
 	RV_WR_MAX = 16384, /* requests, or receive buffers */
@@ -200,6 +231,8 @@ enum {
 	RV_SRQ_RANGES_MAX = 4,
 	RV_INLINE_MAX = 512,
 	RV_CQE_MAX = 1048576,
+	RV_DATAGRAM_MAX = 4096, /* octets of a message of UD */
+	RV_GIDS_MAX = 64,
 };
 
 /* Sizes. */
@@ -354,6 +387,13 @@ enum {
 	/* qp, timeout, retry_cnt, rnr_retry, min_rnr_timer, 1: it is in RTS */
 	RV_TIME_QP = 41,
 	RV_RESET_QP = 42, /* qp: what was posted is forgotten, nobody posts or polls meanwhile */
+	RV_CREATE_UD = 43, /* as CreateQP, for datagrams */
+	/*
+	 * qp, enum ibv_qp_state, Q_Key. To RESET: its rings are empty, and nothing of it completes any
+	 * more
+	 */
+	RV_MODIFY_UD = 44,
+	RV_DESTROY_UD = 45, /* qp */
 };
 
 /* CMEvent is an event of the connection manager, one datagram. */
@@ -409,12 +449,17 @@ struct rv_area {
 	 */
 	uint64_t owned;
 	uint32_t pad5[10];
+	/* GIDs of address handles, by the index in the table: two words each, as C has the octets */
+	uint64_t sources[128];
+	/* datagrams that were dropped, by DropMalformed and those after it. The engine writes them */
+	uint64_t drops[6];
+	uint64_t pad6[2];
 	uint64_t summary; /* one bit for each word of Doorbells */
-	uint64_t pad6[7];
+	uint64_t pad7[7];
 	uint64_t doorbells[64];
 	struct rv_call calls[64];
 };
-_Static_assert(sizeof(struct rv_area) == 75648, "");
+_Static_assert(sizeof(struct rv_area) == 76736, "");
 
 /*
  * A program that polls in vain keeps the engine from a processor that the two share. After VainMax

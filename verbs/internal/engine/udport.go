@@ -1,0 +1,317 @@
+package engine
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/rnicd/rnicd/internal/wq"
+	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/verbs/internal/ring"
+)
+
+// udPort carries the datagrams of all queue pairs of the process: those that are sent, in batches,
+// and those that come, to whom they are for. The goroutine that looks at doorbells has it.
+type udPort struct {
+	engine  *Engine
+	index   uint32 // of the slot
+	carrier udCarrier
+	memory  *rnic.Memory
+	all     [numbersMax]*ud // by the lower bits of the number
+	blocked []*ud           // with something to send, when the carrier can again
+	out     [udBatch]udOut
+	before  [udBatch]uint32 // where the ring stood before each of out
+}
+
+// udCarrier takes datagrams to the network.
+type udCarrier interface {
+	// carry sends datagrams, says how many it has dealt with, and whether the one after those is
+	// out of the program's memory that cannot be read. If it is not, and there are any more, the
+	// carrier calls port.go on later.
+	carry(out []udOut) (n int, fault bool)
+}
+
+// udOut is a datagram to be sent.
+type udOut struct {
+	request     wq.Request
+	header      [udHeaderLen]byte
+	parts       [][]byte // of the message
+	destination gid
+	source      gid // zero: whichever the host chooses
+	class       uint8
+	port        uint16
+}
+
+const (
+	udBatch   = 32 // datagrams that are sent, or received, by one call
+	udBatches = 4  // of a queue pair's, before others have their turn
+)
+
+// datagrams is the port of the process, which the first queue pair for datagrams makes.
+func (e *Engine) datagrams() (*udPort, error) {
+	if !e.roce || !e.polled {
+		return nil, syscall.EOPNOTSUPP
+	}
+	s, err := e.claim()
+	if err != nil {
+		return nil, err
+	}
+	e.slotting.Lock()
+	defer e.slotting.Unlock()
+	if e.udPort != nil {
+		return e.udPort, nil
+	}
+	p := &udPort{engine: e, index: s.index, memory: e.adapter.NewMemory()}
+	for i := range p.out {
+		o := &p.out[i]
+		o.request.List, o.request.Data = make([]wq.SGE, sgeMax), make([]byte, inlineMax)
+		o.parts = make([][]byte, 0, sgeMax)
+	}
+	if e.ownTCP {
+		return nil, syscall.EOPNOTSUPP
+	}
+	if err := newUDSocket(p, s.datagram); err != nil {
+		return nil, fmt.Errorf("datagrams: %w", err)
+	}
+	e.udPort = p
+	return p, nil
+}
+
+// drop counts a datagram that was dropped.
+func (p *udPort) drop(why int) { atomic.AddUint64(&p.engine.area.Drops[why], 1) }
+
+// send sends what u has posted, as much as may be in a Turn.
+func (p *udPort) send(u *ud) {
+	if len(p.blocked) > 0 {
+		p.block(u)
+		return
+	}
+	for range udBatches {
+		if !p.sendBatch(u) {
+			return
+		}
+	}
+	p.engine.ringAgain(u.bit)
+}
+
+// block has u send when the carrier can.
+func (p *udPort) block(u *ud) {
+	if !u.blocked {
+		u.blocked = true
+		p.blocked = append(p.blocked, u)
+	}
+}
+
+// goOn is called when the carrier can send again.
+func (p *udPort) goOn() {
+	all := p.blocked
+	p.blocked = nil
+	for _, u := range all {
+		u.blocked = false
+		u.doorbell()
+	}
+}
+
+// sendBatch sends some datagrams of u, and says whether there may be more.
+func (p *udPort) sendBatch(u *ud) (more bool) {
+	p.memory.Enter()
+	n, st := p.gather(u)
+	sent, fault := p.carrier.carry(p.out[:n])
+	p.memory.Exit()
+	wakes := false
+	for i := range p.out[:sent] {
+		r := &p.out[i].request
+		if r.Signaled() {
+			u.complete(u.scq, r, wq.Success, 0)
+			wakes = !u.underway.Complete() || wakes
+		}
+	}
+	if wakes {
+		p.engine.progress()
+	}
+	switch {
+	case fault:
+		st = wq.LocalProtection
+		u.complete(u.scq, &p.out[sent].request, st, 0)
+		u.sends.head = p.before[sent]
+		u.sends.taken(1 + uint32(p.out[sent].request.Following()))
+		u.broken()
+		return false
+	case sent < n:
+		u.sends.head = p.before[sent]
+		p.block(u)
+		return false
+	case st != wq.Success:
+		u.complete(u.scq, &p.out[n].request, st, 0)
+		u.broken()
+		return false
+	case u.sends.broken:
+		u.broken()
+		return false
+	}
+	return n == udBatch
+}
+
+// gather takes requests of u until the batch is full. Another status than Success is that of the
+// request after those n, which cannot be carried out.
+func (p *udPort) gather(u *ud) (n int, st wq.Status) {
+	for ; n < udBatch; n++ {
+		o := &p.out[n]
+		p.before[n] = u.sends.head
+		entries := u.sends.peek(&o.request)
+		if entries == 0 {
+			break
+		}
+		u.sends.count(&u.underway)
+		u.sends.taken(entries)
+		if st = p.prepare(u, o); st != wq.Success {
+			break
+		}
+	}
+	return n, st
+}
+
+// prepare makes the datagram of a request.
+func (p *udPort) prepare(u *ud, o *udOut) wq.Status {
+	r := &o.request
+	switch {
+	case r.Op != wq.OpSend:
+		return wq.LocalOperation
+	case r.Total() > ring.DatagramMax:
+		return wq.LocalLength
+	}
+	o.parts = o.parts[:0]
+	if r.Inline() {
+		o.parts = append(o.parts, r.Data[:r.Local.Length])
+	} else if !p.find(u, o, r.Local) {
+		return wq.LocalProtection
+	}
+	for _, s := range r.List[:r.More] {
+		if !p.find(u, o, s) {
+			return wq.LocalProtection
+		}
+	}
+	h := udHeader{source: u.number, destination: uint32(r.RemoteOffset) & 0xffffff,
+		qkey: uint32(r.RemoteSTag)}
+	if r.Solicited() {
+		h.flags = udSolicited
+	}
+	if r.RemoteOffset&wq.DatagramImmediate != 0 {
+		h.flags |= udImmediate
+		binary.NativeEndian.PutUint32(h.immediate[:], uint32(r.Operands[2]))
+	}
+	h.put(&o.header)
+	o.destination, o.port = gidOf(r.Operands[0], r.Operands[1]), portOf(h.destination)
+	from := 2 * (uint8(r.RemoteOffset>>wq.DatagramSourceShift) % ring.GIDsMax)
+	sources := &p.engine.area.Sources
+	o.source = gidOf(atomic.LoadUint64(&sources[from]), atomic.LoadUint64(&sources[from+1]))
+	o.class = uint8(r.RemoteOffset >> wq.DatagramClassShift)
+	return wq.Success
+}
+
+// find has the octets of a range sent.
+func (p *udPort) find(u *ud, o *udOut, s wq.SGE) bool {
+	b, ok := p.memory.Find(u.pd, s, 0)
+	if len(b) > 0 {
+		o.parts = append(o.parts, b)
+	}
+	return ok
+}
+
+// udIn is a datagram that has come.
+type udIn struct {
+	octets              []byte // header and message
+	source, destination gid
+	class               uint8
+	port                uint16 // the sender's
+}
+
+// receive has a datagram delivered, or dropped.
+func (p *udPort) receive(d *udIn) {
+	var h udHeader
+	if !h.parse(d.octets) || portOf(h.source) != d.port {
+		p.drop(ring.DropMalformed)
+		return
+	}
+	u := p.all[h.destination%numbersMax]
+	switch {
+	case u == nil || u.number != h.destination || u.state < udRTR || u.state == udError:
+		p.drop(ring.DropNumber)
+	case h.qkey != u.qkey:
+		p.drop(ring.DropQKey)
+	case !u.nextBuffer():
+		if u.recvs.broken {
+			u.broken()
+		}
+		p.drop(ring.DropNoBuffer)
+	case uint64(grhLen+len(d.octets)-udHeaderLen) > u.buffer.Total():
+		p.drop(ring.DropTooLong)
+	default:
+		p.deliver(u, &h, d)
+	}
+}
+
+// deliver fills the next buffer of u, and completes it.
+func (p *udPort) deliver(u *ud, h *udHeader, d *udIn) {
+	var grh [grhLen]byte
+	putGRH(&grh, &d.source, &d.destination, d.class, len(d.octets))
+	c := rnic.Completion{ID: u.buffer.ID, QP: u.number, Op: wq.OpRecv,
+		Len: uint32(grhLen + len(d.octets) - udHeaderLen), Original: uint64(h.source),
+		Solicited: h.flags&udSolicited != 0}
+	if h.flags&udImmediate != 0 {
+		c.WithImmediate, c.Written = true, c.Len
+		copy(c.Immediate[:4], h.immediate[:])
+		binary.BigEndian.PutUint32(c.Immediate[4:], c.Len) // as cq.add has it of a Write's
+	}
+	p.memory.Enter()
+	s := scatter{memory: p.memory, pd: u.pd, r: &u.buffer}
+	ok := s.put(grh[:]) && s.put(d.octets[udHeaderLen:])
+	p.memory.Exit()
+	u.buffer.Op = 0
+	if !ok {
+		c.Status = wq.LocalProtection
+	}
+	u.rcq.add(&c)
+	p.engine.progress()
+	if !ok {
+		u.broken()
+	}
+}
+
+// scatter puts octets into the ranges of a buffer, one piece after another.
+type scatter struct {
+	memory *rnic.Memory
+	pd     *rnic.ProtectionDomain
+	r      *wq.Request
+	at     int    // range: 0 is Local
+	filled uint32 // octets of it
+}
+
+// put fills in b, for which there is room. False: not into registered memory that may be written.
+func (s *scatter) put(b []byte) bool {
+	for len(b) > 0 {
+		g := s.r.Local
+		if s.at > 0 {
+			g = s.r.List[s.at-1]
+		}
+		n := min(uint32(len(b)), g.Length-s.filled)
+		if n == 0 {
+			s.at, s.filled = s.at+1, 0
+			continue
+		}
+		to, ok := s.memory.Find(s.pd,
+			wq.SGE{Offset: g.Offset + uint64(s.filled), Length: n, STag: g.STag}, rnic.LocalWrite)
+		if !ok || !s.memory.Copy(to, b[:n]) {
+			return false
+		}
+		b, s.filled = b[n:], s.filled+n
+	}
+	return true
+}
+
+// ringAgain rings the doorbell as the program does: there is more than this Turn has carried out.
+func (e *Engine) ringAgain(bit int) {
+	atomic.OrUint64(&e.area.Doorbells[bit/64], 1<<(bit%64))
+	atomic.OrUint64(&e.area.Summary, 1<<(bit/64))
+}
