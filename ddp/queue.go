@@ -100,6 +100,9 @@ func (q *Queue) Wants(msn uint32) uint32 {
 	return uint32(age) - q.posted + 1
 }
 
+// Next is the MSN of the oldest message that was not delivered.
+func (q *Queue) Next() uint32 { return q.first }
+
 // Begun is the number of buffers posted and not yet delivered that a segment was placed for.
 func (q *Queue) Begun() int { return int(q.begun) }
 

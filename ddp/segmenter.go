@@ -92,9 +92,16 @@ func (s *Segmenter) StartTagged(ulp uint8, stag STag, to uint64, n uint32) {
 func (s *Segmenter) Active() bool { return s.active }
 
 // Abort abandons the active message: its last segment is never sent, and the peer never Delivers
-// it. Only for a stream that goes down: RDMAP's Terminate follows at once instead of after the rest
-// of a long message.
+// it. For a stream that goes down: RDMAP's Terminate follows at once instead of after the rest of a
+// long message. Or for a peer that drops the message, before Rewind.
 func (s *Segmenter) Abort() { s.active = false }
+
+// MSN is that of the next message of queue qn.
+func (s *Segmenter) MSN(qn uint32) uint32 { return s.msn[qn] }
+
+// Rewind gives the MSNs of the last n messages of queue qn to those that follow: the peer has
+// dropped these, and knows.
+func (s *Segmenter) Rewind(qn, n uint32) { s.msn[qn] -= n }
 
 // Rest is how many octets of the active message have not been cut, and where they begin in it.
 func (s *Segmenter) Rest() (off, n uint32) { return s.off, s.len - s.off }

@@ -88,6 +88,11 @@ func (op Opcode) Immediate() bool { return op == OpImmediate || op == OpImmediat
 // Solicited says whether the message asks for an event at the Data Sink.
 func (op Opcode) Solicited() bool { return op.info().solicited }
 
+// IsRequest says whether the message is one of the peer's own: no Response, and no Terminate.
+func (op Opcode) IsRequest() bool {
+	return op != OpReadResponse && op != OpAtomicResponse && op != OpTerminate
+}
+
 // String is the name in RFC 5040 or 7306.
 func (op Opcode) String() string {
 	if !op.valid() {

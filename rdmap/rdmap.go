@@ -11,5 +11,5 @@
 // Nothing here keeps state, locks or blocks; the codecs do not allocate. Text for humans (String,
 // Error) does and is not for the packet path.
 //
-// Limits: opcodes 0 to 11; 8 and up have version 1 only.
+// Limits: opcodes 0 to 11, 8 and up in version 1 only; and 15, which is our own (reliability.go).
 package rdmap
