@@ -85,6 +85,17 @@ type ConnParam struct {
 	// all later requests are Flushed.
 	AllowHalfClosed bool
 
+	// Acknowledged has a request complete when the peer has acknowledged it: everything of it is in
+	// memory there, in order, and its completion is published. A message that finds no receive buffer
+	// waits for one, with all that follow it (QueuePair.SetRetry). Both ends must have agreed on
+	// it, as by their private data: it is not negotiated, and a peer without it ends the connection.
+	// It is for rfc5044 and later. AllowHalfClosed and Quirks.WakeUp have no effect with it.
+	//
+	// When the connection ends otherwise than by Close, Disconnect or Abort here, the oldest request
+	// that is not acknowledged, or the next that is posted, completes with RetryExceeded, unless the
+	// peer's Terminate says more of it. The others are Flushed.
+	Acknowledged bool
+
 	Quirks Quirks
 }
 
@@ -125,6 +136,9 @@ func (c *ConnParam) checkConnect() error {
 	case c.Dialect != 0 && c.Dialect != RTR && c.Dialect != RFC6581 && c.PeerToPeer:
 		return fmt.Errorf("rnic: ConnParam.PeerToPeer: %v has no such model, %v and %v have", c.Dialect,
 			RFC6581, RTR)
+	case c.Acknowledged && c.Dialect != 0 && mpa.Dialect(c.Dialect) != mpa.RFC5044 &&
+		c.Dialect != RTR && c.Dialect != RFC6581:
+		return fmt.Errorf("rnic: ConnParam.Acknowledged: %v has no such messages", c.Dialect)
 	case c.Quirks.WakeUp < 0:
 		return fmt.Errorf("rnic: ConnParam.Quirks.WakeUp %v is negative", c.Quirks.WakeUp)
 	case c.PrivateDataMax < 0 || c.PrivateDataMax > privateDataCap:
@@ -228,7 +242,8 @@ func (c *ConnParam) param() connect.Param {
 		KeepRejected: c.KeepRejected,
 		UserTimeout:  c.UserTimeout, NoMarkers: c.NoMarkers, NoCRC: c.NoCRC, DropBadCRC: c.DropBadCRC,
 		PackFull:        c.Packing == PackFull,
-		AllowHalfClosed: c.AllowHalfClosed, WakeUp: c.Quirks.WakeUp, Local: unmapped(c.LocalAddr),
+		AllowHalfClosed: c.AllowHalfClosed, Acknowledged: c.Acknowledged,
+		WakeUp: c.Quirks.WakeUp, Local: unmapped(c.LocalAddr),
 	}
 	if c.Binding != nil {
 		p.Bound = c.Binding.b

@@ -68,6 +68,15 @@ var (
 	// ErrUnanswered: the peer closed its half of the connection, and Reads or atomics of ours that
 	// it had been sent were not answered.
 	ErrUnanswered = connect.ErrUnanswered
+	// ErrUnacknowledged is ErrUnanswered of a connection in acknowledged mode, where every request
+	// counts (ConnParam.Acknowledged).
+	ErrUnacknowledged = connect.ErrUnacknowledged
+	// ErrNoAnswer: nothing came from the peer for Retry.Unanswered, and requests of ours are not
+	// acknowledged.
+	ErrNoAnswer = connect.ErrNoAnswer
+	// ErrReceiverNotReady: the peer had no receive buffer for a message as often as Retry.Tries
+	// allows.
+	ErrReceiverNotReady = qp.ErrReceiverNotReady
 	// ErrCQOverflow is why a QueuePair left service whose RecvCQ had no place for the completion of
 	// a shared receive buffer.
 	ErrCQOverflow = qp.ErrCQOverflow

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"time"
 
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/internal/wq"
@@ -145,6 +146,31 @@ func (q *QueuePair) StartupOver(ctx context.Context) error {
 // returned, except for what is under way on another goroutine. Any goroutine, in any state.
 func (q *QueuePair) Permit(a PeerAccess) { q.engine.Permit(uint32(a)) }
 
+// Retry is what a connection in acknowledged mode (ConnParam.Acknowledged) does where a receiver
+// has no buffer for a message, or nothing comes back.
+type Retry struct {
+	// Wait is for the peer, whose message finds no receive buffer here: it sends the message again
+	// after this time. It is rounded up to one of the 31 times of InfiniBand's RNR NAK timers, 10 us
+	// to 491.52 ms, or down to 655.36 ms. (ibv_qp_attr: min_rnr_timer.)
+	Wait time.Duration
+	// Tries is how often a message of ours is sent again for which the peer has no buffer, without
+	// one being accepted meanwhile. Then it completes with RNRRetryExceeded, which ends the
+	// connection. Below 0: as often as it takes. (rnr_retry, 7 of which is for ever.)
+	Tries int
+	// Unanswered is how long requests may be unacknowledged while no octets come from the peer and
+	// none are acknowledged by its TCP. Then the oldest completes with RetryExceeded, which ends the
+	// connection. It may take twice as long to be noticed. 0: for ever, or ConnParam.UserTimeout.
+	// (timeout and retry_cnt.)
+	Unanswered time.Duration
+}
+
+// SetRetry sets what applies from now on; at first Wait is 0.64 ms, Tries is below 0 and Unanswered
+// is 0. It has no effect outside of acknowledged mode. Any goroutine, in any state.
+func (q *QueuePair) SetRetry(r Retry) {
+	q.engine.SetRetry(&qp.Retry{Wait: r.Wait, Tries: r.Tries, Unanswered: r.Unanswered})
+	q.end.Wake()
+}
+
 // Done is closed when the QueuePair has left service and all its work has been completed or
 // flushed. Any goroutine.
 func (q *QueuePair) Done() <-chan struct{} { return q.end.Done.C() }
@@ -202,7 +228,9 @@ type Stats struct {
 	// RefusedPending counts segments that were left to be sent again because enough messages
 	// had been placed ahead of a gap.
 	RefusedPending uint64
-	TCP            TransportStats
+	// in acknowledged mode: messages without a receive buffer here, and there, that were sent again
+	NotReadySent, NotReadyRecvd uint64
+	TCP                         TransportStats
 }
 
 // Placed counts payload octets by the way they took.
@@ -252,7 +280,8 @@ func statsOf(c connect.Counters) Stats {
 		MessagesSent: s.MessagesSent, MessagesRecvd: s.MessagesRecvd, WritesRecvd: s.WritesRecvd,
 		SharedTaken: s.SharedTaken, SharedHeld: s.SharedHeld, SlowPath: s.SlowPath,
 		ReadsServed:    s.ReadsServed,
-		RefusedPending: s.RefusedPending, TCP: TransportStats(c.Transport),
+		RefusedPending: s.RefusedPending,
+		NotReadySent:   s.NotReadySent, NotReadyRecvd: s.NotReadyRecvd, TCP: TransportStats(c.Transport),
 	}
 }
 

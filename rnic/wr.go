@@ -31,6 +31,8 @@ const (
 	RemoteOperation      = wq.RemoteOperation
 	BadResponse          = wq.BadResponse
 	LocalOperation       = wq.LocalOperation
+	RNRRetryExceeded     = wq.RNRRetryExceeded
+	RetryExceeded        = wq.RetryExceeded
 )
 
 // WorkRequest says what is to be sent, read or received into. The posting call copies it, List and

@@ -5,10 +5,10 @@ import "fmt"
 // Status of a Completion; in brackets what the verbs call it. All but Success are the end of the
 // connection, and Err tells more.
 //
-// The verbs' other ones cannot occur: TCP retransmits (retry exceeded), a Completion's place is
-// reserved when its request is posted (no overflow), and what the peer refuses of a Send or Write,
-// a missing receive buffer too (receiver not ready), it says by its Terminate when that request has
-// completed already: Err has it, and no Completion.
+// Outside of acknowledged mode (rnic.ConnParam.Acknowledged) two cannot occur: TCP retransmits
+// (retry exceeded), and what the peer refuses of a Send or Write, a missing receive buffer too
+// (receiver not ready), it says by its Terminate when that request has completed already: Err has
+// it, and no Completion. A Completion's place is reserved when its request is posted (no overflow).
 type Status uint8
 
 const (
@@ -33,6 +33,12 @@ const (
 	// LocalOperation: Local Invalidate: the STag is not one that this queue pair may invalidate; of
 	// a WorkSource, what it refused for that (local queue pair operation error).
 	LocalOperation
+	// RNRRetryExceeded: in acknowledged mode: the peer had no receive buffer for the message as often
+	// as it was sent (receiver not ready retry counter exceeded).
+	RNRRetryExceeded
+	// RetryExceeded: in acknowledged mode: the peer has not acknowledged the request in time, or the
+	// connection ended before that (transport retry counter exceeded).
+	RetryExceeded
 )
 
 func (s Status) String() string {
@@ -55,6 +61,10 @@ func (s Status) String() string {
 		return "bad response"
 	case LocalOperation:
 		return "local operation error"
+	case RNRRetryExceeded:
+		return "receiver not ready retries exceeded"
+	case RetryExceeded:
+		return "retries exceeded"
 	}
 	return fmt.Sprintf("status %d", uint8(s))
 }

@@ -15,6 +15,8 @@ static const uint8_t statuses[] = {
 	[RV_REMOTE_OPERATION] = IBV_WC_REM_OP_ERR,
 	[RV_BAD_RESPONSE] = IBV_WC_BAD_RESP_ERR,
 	[RV_LOCAL_OPERATION] = IBV_WC_LOC_QP_OP_ERR,
+	[RV_RNR_RETRY_EXCEEDED] = IBV_WC_RNR_RETRY_EXC_ERR,
+	[RV_RETRY_EXCEEDED] = IBV_WC_RETRY_EXC_ERR,
 };
 
 /* When a program that polls in vain gives way: RV_VAIN_MAX and those after it in rnicd_ring.h. */

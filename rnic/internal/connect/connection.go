@@ -22,12 +22,14 @@ type Connection struct {
 	phase     phase
 	half      half       // ours
 	timer     purpose    // of the Transport's timer
+	timerAt   int64      // when it is due for that
 	Responder *Responder // of a Responder
 	engine    *qp.Engine // engine and endpoint: nil at a Responder before the Request is accepted
 	endpoint  *Endpoint
 	frames
 	fallback
 	promises
+	retries
 
 	dropBadCRC bool // Param.DropBadCRC has an effect: a kernel socket has acknowledged everything
 	packFull   bool // Param.PackFull
@@ -258,6 +260,9 @@ func (c *Connection) Pull(dst [][]byte) (got stack.Pulled) {
 		}
 		got.N, got.Ends = c.engine.Pull(dst, mayWait)
 		c.heed()
+		if c.acknowledged && c.retryAt == 0 {
+			c.awaitAnswers()
+		}
 	}
 	if c.half == halfClosing && c.drained() {
 		c.closeHalf()
@@ -280,13 +285,33 @@ func (c *Connection) FinAcked() {}
 // Advice implements stack.Upper: what it tells of may be temporary.
 func (c *Connection) Advice(error) {}
 
+// Later implements transport.Upper.
+func (c *Connection) Later() {
+	if c.phase.inService() && c.engine.SendAcknowledgements() {
+		c.Transport.Send()
+	}
+}
+
 // Woken implements stack.Upper.
 func (c *Connection) Woken() { c.Transport.Woken() }
 
 // Timer implements stack.Upper.
-func (c *Connection) Timer(int64) {
+func (c *Connection) Timer(now int64) {
+	if c.retryAt != 0 && now >= c.retryAt {
+		c.retryDue()
+	}
+	if c.retryAt == 0 || c.timerAt != 0 && now >= c.timerAt {
+		c.timed()
+	}
+	if c.retryAt != 0 {
+		c.armTimer()
+	}
+}
+
+// timed does what the timer was set for.
+func (c *Connection) timed() {
 	was := c.timer
-	c.timer = timerOff
+	c.timer, c.timerAt = timerOff, 0
 	switch was {
 	case timerFrame:
 		c.Fail(ErrStartupTimeout)

@@ -17,6 +17,7 @@
 //	sendfirst.go    a Responder that sends first
 //	wakeup.go       an Initiator that sends once more
 //	effects.go      what the connection does after calls of the engine
+//	retry.go        a peer that is not ready, or does not answer
 //	mpatostream.go  connections that become streams again
 //	ending.go       how a connection ends
 //	endpoint.go     Endpoint: a queue pair as its connection sees it

@@ -56,6 +56,12 @@ func (c *Connection) carryOut(fx qp.Effects, err error) {
 	if fx&qp.EffectSend != 0 {
 		c.Transport.Send()
 	}
+	if fx&qp.EffectSendLater != 0 {
+		c.Transport.SendLater()
+	}
+	if fx&qp.EffectNotReady != 0 {
+		c.notReady()
+	}
 	if fx&(qp.EffectNeedBufs|qp.EffectWantBufs) != 0 {
 		c.Transport.Short(fx&qp.EffectNeedBufs != 0)
 	}

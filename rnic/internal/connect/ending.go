@@ -123,7 +123,7 @@ func (c *Connection) PeerClosed() {
 	case c.phase.inService() && (c.engine.Cut() || len(c.in) > 0):
 		c.Fail(newConnectionError(fmt.Errorf("%w in the middle of a frame", ErrPeerClosed)))
 	case c.phase.inService() && c.engine.PeerEnds():
-		c.Fail(newConnectionError(ErrUnanswered))
+		c.Fail(newConnectionError(c.leftOpen()))
 	case c.phase == phaseToStream: // the stream will say so
 	default:
 		if c.phase.inService() {
@@ -131,12 +131,21 @@ func (c *Connection) PeerClosed() {
 			c.endpoint.tellPeerClosed(c.half != halfOpen)
 			if c.engine.StopUnopened() {
 				// The FPDU that would have let us send will not come.
-			} else if c.endpoint.param.AllowHalfClosed && c.half == halfOpen {
+			} else if c.endpoint.param.AllowHalfClosed && !c.endpoint.param.Acknowledged &&
+				c.half == halfOpen {
 				return
 			}
 		}
 		c.closing()
 	}
+}
+
+// leftOpen is what a peer that has closed its half owes.
+func (c *Connection) leftOpen() error {
+	if c.acknowledged {
+		return ErrUnacknowledged
+	}
+	return ErrUnanswered
 }
 
 // note records the first reason.
@@ -222,6 +231,9 @@ func (c *Connection) over(err error) {
 	if e := c.endpoint; e != nil {
 		if was.inService() {
 			e.count(c, &e.final)
+			if !errors.Is(err, ErrClosed) {
+				c.engine.PeerLost()
+			}
 		}
 		c.phase = phaseOver
 		if !was.inService() {

@@ -20,6 +20,9 @@ var (
 			"beyond, before MPA starts")
 	ErrUnanswered = errors.New(
 		"rnic: peer closed its half of the connection with Reads unanswered")
+	ErrUnacknowledged = errors.New(
+		"rnic: peer closed its half of the connection with requests unacknowledged")
+	ErrNoAnswer = errors.New("rnic: no acknowledgement of the peer's in time")
 
 	ErrFirstMarker error = &mpa.Error{Code: mpa.ErrMarker,
 		What: "the first octets are no marker of culley-02"}
@@ -67,8 +70,10 @@ var errConnection = &mpa.Error{Code: mpa.ErrConnection,
 
 // Reasons that rnic has no name for.
 var (
-	errClosedEarly = errors.New("rnic: connection closed")
-	ErrUndecided   = errors.New("rnic: the connection request was neither accepted nor " +
+	errClosedEarly     = errors.New("rnic: connection closed")
+	errUnacknowledging = errors.New(
+		"rnic: ConnParam.Acknowledged, and the dialect of the connection has no such messages")
+	ErrUndecided = errors.New("rnic: the connection request was neither accepted nor " +
 		"rejected in time")
 	ErrPipelined = errors.New("rnic: peer sent more after its MPA Request, unanswered, than is " +
 		"kept for it")

@@ -32,6 +32,8 @@ type Param struct {
 	PackFull        bool
 	AllowHalfClosed bool
 
+	Acknowledged bool
+
 	WakeUp time.Duration
 }
 

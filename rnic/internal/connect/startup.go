@@ -29,7 +29,7 @@ func (c *Connection) Established() {
 	c.self, c.Peer = c.Transport.Local(), c.Transport.Remote()
 	switch {
 	case c.initiates() && c.dialect == mpa.Culley02:
-		if err := c.bound(c.endpoint); err != nil {
+		if err := c.possible(c.endpoint, &mpa.Terms{}); err != nil {
 			c.Fail(err)
 			return
 		}
@@ -96,8 +96,12 @@ func (c *Connection) opensCulley02(data []byte) bool {
 	return true
 }
 
-// bound sets Param.UserTimeout of e. It fails where the kernel refuses it.
-func (c *Connection) bound(e *Endpoint) error {
+// possible sets Param.UserTimeout of e. It fails where the kernel refuses it, or where RDMAP's
+// version has no place for Param.Acknowledged.
+func (c *Connection) possible(e *Endpoint, t *mpa.Terms) error {
+	if e.param.Acknowledged && !qp.CanAcknowledge(t) {
+		return &qp.SetupError{Cause: errUnacknowledging}
+	}
 	d := e.param.UserTimeout
 	if d == 0 {
 		return nil
@@ -138,6 +142,7 @@ func (c *Connection) bufsMax() int { return mpa.BufsMin(c.Stride) + c.Ahead }
 func (c *Connection) start(t *mpa.Terms) {
 	conn := &c.endpoint.param
 	c.dropBadCRC, c.packFull = conn.DropBadCRC && !c.InOrder, conn.PackFull
+	c.acknowledged = conn.Acknowledged
 	if c.packFull {
 		c.Transport.Nagle()
 	}
@@ -145,7 +150,7 @@ func (c *Connection) start(t *mpa.Terms) {
 		Terms: t, Responder: !c.initiates(), Opened: c.initiates() || t.Dialect == mpa.Culley02,
 		EMSS: c.Transport.EMSS(), Peer: peerKey(c.Peer.Addr()),
 		Reader: c.Reader, Pool: c.Pool, BufsMax: c.bufsMax(), Shared: c.shared,
-		DropBadCRC: c.dropBadCRC, PackFull: c.packFull,
+		DropBadCRC: c.dropBadCRC, PackFull: c.packFull, Acknowledged: conn.Acknowledged,
 	})
 }
 
@@ -299,7 +304,7 @@ func (c *Connection) replied(f mpa.Frame) {
 	}
 	c.endpoint.Private = append([]byte(nil), t.PrivateData...)
 	if err == nil {
-		err = c.bound(c.endpoint)
+		err = c.possible(c.endpoint, &t)
 	}
 	if err == nil && t.RtrFrame {
 		rtr := mpa.RtrFrame(&c.own, &f)
@@ -355,7 +360,8 @@ func (c *Connection) Accept(e *Endpoint, req mpa.Frame) error {
 		c.refuse(rep)
 		return err
 	}
-	if err := c.bound(e); err != nil { // no Terminate before the Initiator's first FPDU (DECISIONS 14)
+	if err := c.possible(e, &t); err != nil {
+		// no Terminate before the Initiator's first FPDU (DECISIONS 14)
 		c.Host.Refuse(RefusedSystem)
 		c.refuse(rejection(req, nil))
 		return err
@@ -383,7 +389,7 @@ func (c *Connection) Accept(e *Endpoint, req mpa.Frame) error {
 }
 
 func (c *Connection) acceptImmediate(e *Endpoint) error {
-	if err := c.bound(e); err != nil {
+	if err := c.possible(e, &mpa.Terms{}); err != nil {
 		c.Host.Refuse(RefusedSystem)
 		c.Fail(err)
 		return err

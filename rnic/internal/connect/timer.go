@@ -32,7 +32,16 @@ func (c *Connection) setTimer(p purpose, wait time.Duration) {
 }
 
 func (c *Connection) setTimerAt(p purpose, at int64) {
-	c.timer = p
+	c.timer, c.timerAt = p, at
+	c.armTimer()
+}
+
+// armTimer sets the transport's one timer for what comes first: the purpose, or a retry.
+func (c *Connection) armTimer() {
+	at := c.timerAt
+	if c.retryAt != 0 && (at == 0 || c.retryAt < at) {
+		at = c.retryAt
+	}
 	c.Transport.SetTimer(at)
 }
 

@@ -41,7 +41,14 @@ func (b *batch) publish(cq *CQ) {
 // completeSend completes a work request that needs no Response, of n octets, whose last segment was
 // cut. If Requests before it are outstanding it waits for them in sent.
 func (q *Engine) completeSend(wr *wq.WQE, n uint32) {
-	if a := &q.requester; a.sent.count > 0 {
+	a := &q.requester
+	if q.ack.on {
+		a.sent.at(q.ack.cursor - a.sent.head).done = true
+		q.ack.cursor++
+		q.settle()
+		return
+	}
+	if a.sent.count > 0 {
 		a.sent.push(sentRequest{id: wr.ID, n: n, op: wr.Op, signaled: wr.Signaled(), done: true,
 			flushStatus: wq.Flushed})
 		return
@@ -51,7 +58,12 @@ func (q *Engine) completeSend(wr *wq.WQE, n uint32) {
 
 // failed completes a work request that could not be carried out, after those before it.
 func (q *Engine) failed(wr *wq.WQE, st wq.Status) {
-	if a := &q.requester; a.sent.count > 0 {
+	a := &q.requester
+	if q.ack.on {
+		a.sent.at(q.ack.cursor - a.sent.head).flushStatus = st
+		return
+	}
+	if a.sent.count > 0 {
 		a.sent.push(sentRequest{id: wr.ID, op: wr.Op, flushStatus: st})
 		return
 	}
@@ -72,6 +84,38 @@ func (q *Engine) batchSend(wr *wq.WQE, n uint32) {
 	c := b.next()
 	*c = wq.CQE{}
 	c.ID, c.QP, c.Len, c.Op = wr.ID, q.Number, n, wr.Op
+}
+
+// settle completes, in order, what the peer has accepted and answered, in acknowledged mode.
+func (q *Engine) settle() {
+	k, a := &q.ack, &q.requester
+	wasFull, n := a.sent.full(), a.sent.count
+	for a.sent.count > 0 && a.sent.head != k.cursor {
+		w := a.sent.at(0)
+		if !w.done && (w.op.IsRequest() || int32(k.at(a.sent.head).number-k.acked) >= 0) {
+			break
+		}
+		q.batchSent(w)
+		a.sent.pop()
+	}
+	if a.sent.count != n && (wasFull || q.send.held || q.State() != wq.RTS) {
+		q.effects |= EffectSend
+	}
+}
+
+// batchSent completes a request that was in sent with success, with what has come in this call.
+func (q *Engine) batchSent(w *sentRequest) {
+	b := q.send.batch
+	if !w.signaled {
+		b.quiet++
+		return
+	}
+	if b.full() {
+		q.publishSends()
+	}
+	c := b.next()
+	*c = wq.CQE{}
+	c.ID, c.QP, c.Len, c.Op, c.Original = w.id, q.Number, w.n, w.op, w.original
 }
 
 // publishSends publishes the batch of the send queue. It comes before anything else of that queue

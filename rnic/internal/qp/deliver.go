@@ -25,6 +25,7 @@ func (q *Engine) deliver(d *ddp.Delivered) {
 	case op == rdmap.OpReadResponse:
 		q.deliverResponse(d)
 	case d.Header.Tagged:
+		q.accept()
 		r.writes++
 		r.written.deliver(d.End)
 		if r.written.octets > 0 { // an empty one changes no memory: start-up's, or one that wakes
@@ -37,11 +38,13 @@ func (q *Engine) deliver(d *ddp.Delivered) {
 	case d.Header.QN == rdmap.QNSend && r.rtr.hidden:
 		r.rtr.hidden = false
 		r.rtr.sends++
+		q.accept()
 	case d.Header.QN == rdmap.QNSend && op.Invalidates():
 		q.deliverInvalidate(d, op)
 	case d.Header.QN == rdmap.QNSend && op.Immediate():
 		q.deliverImmediate(d, op)
 	case d.Header.QN == rdmap.QNSend:
+		q.accept()
 		r.messages++
 		q.filled(d).Solicited = op.Solicited()
 	case op == rdmap.OpTerminate:
@@ -59,6 +62,7 @@ func (q *Engine) deliverInvalidate(d *ddp.Delivered, op rdmap.Opcode) {
 	stag := mem.STag(d.Header.ULP32)
 	c := wq.CQE{ID: d.Buffer.ID, QP: q.Number, Op: wq.OpRecv, Status: wq.Flushed}
 	if q.Table.Invalidate(q.Domain, q.Stream, stag) == mem.CheckOK {
+		q.accept()
 		r.messages++
 		c.Len, c.Status, c.Invalidated, c.Solicited = d.Len, wq.Success, stag, op.Solicited()
 	} else {
@@ -75,6 +79,7 @@ func (q *Engine) deliverInvalidate(d *ddp.Delivered, op rdmap.Opcode) {
 // buffer up without a look at it: the octets are in the completion.
 func (q *Engine) deliverImmediate(d *ddp.Delivered, op rdmap.Opcode) {
 	r := &q.recv
+	q.accept()
 	r.messages++
 	c := q.filled(d)
 	c.Immediate, c.Solicited, c.WithImmediate = d.Aside, op.Solicited(), true

@@ -10,9 +10,12 @@
 //	post.go             work requests onto the rings
 //	send.go             work requests to messages, messages to FPDUs
 //	gather.go           where the octets of a message are
+//	reliability.go      acknowledged mode, and what it says
 //	segment.go          FPDUs written to a segment
 //	recv.go             octets to memory
 //	deliver.go          finished messages to completions
+//	accept.go           what is placed in acknowledged mode
+//	acknowledged.go     requests of this end in that mode
 //	written.go          how much the peer has written
 //	scatter.go          receive buffers: from the ring to Placement
 //	source.go           work that waits elsewhere
@@ -28,6 +31,8 @@
 //	watch.go            thresholds
 //	stats.go            counters
 //	completionbatch.go  completions that are published together
+//	acks.go             what is acknowledged, in both directions
+//	retry.go            how often, and how long, a peer that is not ready is waited for
 //	shared.go           what engines of one goroutine share
 //	effects.go          what the connection has to do after a call
 //	state.go            states and events

@@ -1,7 +1,7 @@
 package qp
 
 // Effects are what calls into the engine mean for the connection, which takes them after each.
-type Effects uint8
+type Effects uint16
 
 const (
 	EffectSend      Effects = 1 << iota // there are octets to pull
@@ -12,6 +12,9 @@ const (
 	// an error ended the stream: close our half when the Terminate has been pulled
 	EffectLeave
 	EffectFail // reset the connection
+	// there are acknowledgements: call SendAcknowledgements unless octets are pulled before
+	EffectSendLater
+	EffectNotReady // call Resume after NotReadyTime
 )
 
 // HasEffects says whether there is something for TakeEffects to return.

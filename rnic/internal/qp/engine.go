@@ -33,6 +33,8 @@ type Engine struct {
 	unextended  atomic.Bool   // in service, with a version of RDMAP that has no extensions
 	flushMu     sync.Mutex    // held while completions are flushed, in Finish and in Flush
 	watch       watch
+	retry       retry
+	lost        bool    // the next request to be flushed gets RetryExceeded (PeerLost)
 	effects     Effects // since TakeEffects
 	effectError error   // EffectFail's or EffectLeave's
 
@@ -80,6 +82,8 @@ type StartOptions struct {
 
 	DropBadCRC bool
 	PackFull   bool
+
+	Acknowledged bool // both ends have agreed on acknowledged mode (reliability.go)
 }
 
 // Start puts the engine into service with what start-up agreed.
@@ -128,7 +132,7 @@ func (q *Engine) Flush() {
 	var r wq.Request
 	for takeWork(q.SQ, &r) {
 		q.SQ.Release()
-		q.complete(q.SendCQ, &r.WQE, 0, wq.Flushed)
+		q.complete(q.SendCQ, &r.WQE, 0, q.flushStatus())
 	}
 	for takeWork(q.RQ, &r) {
 		q.RQ.Release()
@@ -143,7 +147,7 @@ func (q *Engine) Flush() {
 func (q *Engine) flushSource() {
 	r := &wq.Request{List: make([]wq.SGE, q.SGEMax), Data: make([]byte, q.InlineMax)}
 	for q.next(q.SQ, r) {
-		q.complete(q.SendCQ, &r.WQE, 0, wq.Flushed)
+		q.complete(q.SendCQ, &r.WQE, 0, q.flushStatus())
 	}
 	for q.next(q.RQ, r) {
 		q.complete(q.RecvCQ, &r.WQE, 0, wq.Flushed)

@@ -28,6 +28,8 @@ var (
 		"rnic: completion queue overflow: no place for the completion of a shared receive buffer")
 	ErrLocalRange = errors.New(
 		"rnic: a posted local range is not registered for this, or was revoked")
+	ErrReceiverNotReady = errors.New(
+		"rnic: the peer had no receive buffer for a message, as often as it was sent")
 	errRefused     = errors.New("rnic: a work request that cannot be carried out")
 	errUnreachable = errors.New(
 		"rnic: registered memory was unmapped, protected, or its file cut shorter")

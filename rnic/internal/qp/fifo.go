@@ -11,6 +11,9 @@ type fifo[T any] struct {
 // init makes room for n elements at least, 1 or more.
 func (f *fifo[T]) init(n int) { *f = fifo[T]{slots: make([]T, ceilPow2(n))} }
 
+// end is the place of the next element, free-running as head is.
+func (f *fifo[T]) end() uint32 { return f.head + f.count }
+
 func (f *fifo[T]) full() bool { return int(f.count) == len(f.slots) }
 
 // at is element i, which must be there; the oldest is 0.

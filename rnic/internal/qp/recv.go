@@ -73,7 +73,7 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 	mc := mpa.ReceiverConfig{
 		Mode: ag.Receive, Pool: o.Pool, BufsMax: o.BufsMax,
 		DropBadCRC: o.DropBadCRC, ULPDUMin: ddp.TaggedLen,
-		InOrder: responder && rtrMayBeSend(t),
+		InOrder: responder && rtrMayBeSend(t) || o.Acknowledged,
 	}
 	dc := ddp.StreamConfig{
 		Table: q.Table, Domain: q.Domain, Stream: q.Stream, Version: ag.Version,
@@ -113,6 +113,10 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 	}
 	if q.requester.ord > 0 {
 		r.queues[rdmap.QNAtomic] = &q.requester.atomicQ
+	}
+	if o.Acknowledged {
+		known = append(known, nil) // queue 4, of which nothing is placed
+		q.startAcknowledging(rtrMessages(t, responder))
 	}
 	dc.Queues = known
 	r.ddp.Init(dc)
@@ -243,6 +247,9 @@ func (q *Engine) recoverPlacement(faults bool) {
 // arrived ends Arrive and ArriveLate: it publishes completions, and acts on thresholds and errors.
 func (q *Engine) arrived() {
 	q.publishRecvs()
+	if q.ack.on {
+		q.publishSends()
+	}
 	q.tellWrites()
 	if q.watch.armed.Load() {
 		q.checkThresholds()
@@ -265,7 +272,9 @@ func (q *Engine) tellWrites() {
 // Open lets a Responder send.
 func (q *Engine) Open() {
 	q.send.enabled = true
-	q.recv.rx.PassAhead()
+	if !q.ack.on {
+		q.recv.rx.PassAhead()
+	}
 	q.effects |= EffectOpened
 }
 
@@ -301,7 +310,7 @@ func (q *Engine) place(u *mpa.ULPDU) {
 	r := &q.recv
 	r.ulpdu, r.payload = u, 0
 	h, err := r.ddp.Begin(u.Start, u.End, u.Len, u.Pieces)
-	if h != nil {
+	if h != nil && !(q.ack.on && q.aside(u, h)) {
 		switch need, ok := q.judge(h, u.Len-h.Len()); {
 		case !ok:
 			r.ddp.Disable()

@@ -118,10 +118,17 @@ func (q *Engine) requestCut(msn uint32) {
 	if wr.Op.IsAtomic() {
 		n = AtomicLen
 	}
+	place := a.sent.end()
+	if q.ack.on {
+		place = q.ack.cursor
+	}
 	a.begin(outstanding{
 		atomic: wr.Op != wq.OpRead, size: sink.Length, sink: sink.STag, sinkTO: sink.Offset,
-		msn: msn, id: a.lastID, sent: a.sent.head + a.sent.count,
+		msn: msn, id: a.lastID, sent: place,
 	})
+	if q.ack.on {
+		return // it is in sent already
+	}
 	a.sent.push(sentRequest{id: wr.ID, n: n, op: wr.Op, signaled: wr.Signaled(),
 		flushStatus: wq.Flushed})
 }
@@ -215,6 +222,12 @@ func (q *Engine) responseArrived(original uint64) {
 	if r := a.outstanding.at(0); !r.startup {
 		w := a.sent.at(r.sent - a.sent.head)
 		w.done, w.original = true, original
+		if q.ack.on {
+			q.ack.acceptedTo(q.ack.at(r.sent).number + 1)
+			a.end()
+			q.settle()
+			return
+		}
 	}
 	a.end()
 	for a.sent.count > 0 && a.sent.at(0).done {
@@ -224,6 +237,16 @@ func (q *Engine) responseArrived(original uint64) {
 	if q.send.held || q.State() != wq.RTS {
 		q.effects |= EffectSend
 	}
+}
+
+// sentRoom says, in acknowledged mode, whether a request in sent is to be sent again next;
+// otherwise whether none can be taken from the rings, full.
+func (q *Engine) sentRoom() (again, full bool) {
+	k, a := &q.ack, &q.requester
+	if k.waiting || a.over {
+		return false, true
+	}
+	return k.cursor != a.sent.end(), a.sent.full()
 }
 
 // completeSent publishes the completion of a work request that was in sent.
@@ -262,7 +285,9 @@ func (a *requester) setFlushStatus(i uint32, st wq.Status) {
 // findCause finds the Request that the peer's Terminate is about, and sets its flush status. The
 // Terminate has copies of the Request's headers. If a peer copies none, and the cause is one that
 // only a Request can have, it is the oldest.
-func (a *requester) findCause(t *rdmap.Terminate) {
+//
+// False: it finds none.
+func (a *requester) findCause(t *rdmap.Terminate) bool {
 	st := remoteStatus(t.Cause)
 	isRequest := t.HasDDP && !t.DDP.Tagged && t.DDP.QN == rdmap.QNRead
 	for i := range a.outstanding.count {
@@ -274,12 +299,41 @@ func (a *requester) findCause(t *rdmap.Terminate) {
 				st = wq.RemoteInvalidRequest // the word is not aligned: RFC 7306 section 8.2
 			}
 			a.setFlushStatus(i, st)
+			return true
+		}
+	}
+	if !t.HasDDP && !t.HasRead && st == wq.RemoteAccess && a.outstanding.count > 0 {
+		a.setFlushStatus(0, st)
+		return true
+	}
+	return false
+}
+
+// refusedFirst sets the flush status of the oldest request that the peer has not accepted, in
+// acknowledged mode: its Terminate is about that, because it has said before what it has accepted.
+func (q *Engine) refusedFirst(c rdmap.Cause) {
+	k, a := &q.ack, &q.requester
+	for place := a.sent.head; place != a.sent.end(); place++ {
+		if w := a.sent.at(place - a.sent.head); k.at(place).number == k.acked && !w.done {
+			w.flushStatus = refusedStatus(c)
+			if w.op.IsAtomic() && c == rdmap.CauseStream {
+				w.flushStatus = wq.RemoteInvalidRequest // as in findCause
+			}
 			return
 		}
 	}
-	if !t.HasDDP && !t.HasRead && st == wq.RemoteAccess {
-		a.setFlushStatus(0, st)
+}
+
+// refusedStatus is remoteStatus of any request: what memory does not grant is an access error,
+// memory of the peer's own that is gone is its own error.
+func refusedStatus(c rdmap.Cause) wq.Status {
+	switch {
+	case c.Layer() == rdmap.LayerDDP && c.Type() == ddp.TypeTagged:
+		return wq.RemoteAccess
+	case c.Layer() == rdmap.LayerDDP && c.Type() == ddp.TypeLocalCatastrophic:
+		return wq.RemoteOperation
 	}
+	return remoteStatus(c)
 }
 
 // remoteStatus is the status of a work request that the peer refused for cause c.
@@ -314,6 +368,9 @@ func (a *requester) sinkFailed(e *ddp.Error) {
 func (a *requester) abandon(q *Engine) {
 	for ; a.sent.count > 0; a.sent.pop() {
 		w := a.sent.at(0)
+		if st := q.flushStatus(); w.flushStatus == wq.Flushed {
+			w.flushStatus = st
+		}
 		q.completeSent(w, w.flushStatus)
 	}
 }

@@ -26,6 +26,14 @@ type responder struct {
 	served uint64 // Responses that were cut
 }
 
+// nextMSN is that of the next Request.
+func (s *responder) nextMSN() uint32 {
+	if len(s.answers.slots) == 0 {
+		return 1
+	}
+	return s.requestQ.Next()
+}
+
 // answer is a Request that was delivered and has no Response yet.
 type answer struct {
 	atomic   bool
@@ -66,6 +74,7 @@ func (q *Engine) deliverRequest(d *ddp.Delivered, op rdmap.Opcode) {
 		q.refuse(&a, cause, isRead)
 		return
 	}
+	q.accept()
 	q.respond.answers.push(a)
 	q.effects |= EffectSend
 }

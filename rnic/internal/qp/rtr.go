@@ -44,11 +44,11 @@ func (s *sendHalf) oweRTR(kind mpa.RTRKinds) {
 // Owes says whether a message of start-up's is queued that has not been sent.
 func (q *Engine) Owes() bool { return q.send.owed != nil && !q.send.stopped && q.send.term == nil }
 
-// OweWakeUp queues a zero-length RDMA Write (connect/wakeup.go); false: nothing was sent before, or
-// nothing may be sent now.
+// OweWakeUp queues a zero-length RDMA Write (connect/wakeup.go); false: nothing was sent before,
+// nothing may be sent now, or the peer would count it as one of ours (acknowledged mode).
 func (q *Engine) OweWakeUp() bool {
 	s := &q.send
-	if s.fpdus == 0 || s.stopped || s.term != nil || s.owed != nil {
+	if s.fpdus == 0 || s.stopped || s.term != nil || s.owed != nil || q.ack.on {
 		return false
 	}
 	s.oweRTR(mpa.RTRWrite)
@@ -99,6 +99,14 @@ func (q *Engine) startRTR(t *mpa.Terms, responder bool) {
 
 // rtrMayBeSend says whether a Responder has to see the first FPDU before it posts receive buffers.
 func rtrMayBeSend(t *mpa.Terms) bool { return t.RTR&mpa.RTRSend != 0 }
+
+// rtrMessages is how many RTR messages this end sends.
+func rtrMessages(t *mpa.Terms, responder bool) uint32 {
+	if !responder && t.RTR != 0 {
+		return 1
+	}
+	return 0
+}
 
 // rtrIsRead says whether this end sends a Read as RTR message.
 func rtrIsRead(t *mpa.Terms, responder bool) bool { return !responder && t.RTR == mpa.RTRRead }

@@ -97,7 +97,7 @@ func (s *sendHalf) idle(q *Engine) bool {
 
 // pending says whether there is something to pull, or a work request to look at.
 func (s *sendHalf) pending(q *Engine) bool {
-	return s.carryOff != s.carryEnd || len(s.staged) > 0 || s.term != nil ||
+	return s.carryOff != s.carryEnd || len(s.staged) > 0 || s.term != nil || q.ack.due != 0 ||
 		!s.stopped && (s.owed != nil || s.seg.Active() || q.respond.answers.count > 0 || !s.held &&
 			!s.noMore && q.sendsWait())
 }
@@ -120,6 +120,9 @@ func (q *Engine) Pull(dst [][]byte, mayWait bool) (n int, ends uint32) {
 	s := &q.send
 	if !s.held && !s.pending(q) {
 		return 0, 0
+	}
+	if q.ack.acksWait() && s.enabled && !s.stopped && s.pending(q) {
+		q.ack.due |= dueAcknowledge // with what else there is
 	}
 	q.reader.Enter()
 	n, used, ends := q.putSegments(dst, mayWait)
@@ -182,6 +185,9 @@ func (q *Engine) putSegments(dst [][]byte, mayWait bool) (n, used int, ends uint
 // there is none, or when it does not fit.
 func (q *Engine) putNext(dst []byte, emss int) int {
 	s := &q.send
+	if q.ack.due != 0 {
+		return q.putReliability(dst, emss)
+	}
 	if s.term != nil {
 		return s.putTerminate(dst, emss)
 	}
@@ -189,7 +195,11 @@ func (q *Engine) putNext(dst []byte, emss int) int {
 		return 0
 	}
 	if s.owed != nil && !s.seg.Active() {
-		return s.putOwed(dst, emss)
+		n := s.putOwed(dst, emss)
+		if n > 0 {
+			q.ack.cut++
+		}
+		return n
 	}
 	if !s.seg.Active() && !q.nextMessage() {
 		return 0
@@ -238,10 +248,15 @@ func (q *Engine) messageCut(msn uint32) {
 		q.responseCut()
 		return
 	}
-	if s.wr.Op.IsRequest() {
+	switch {
+	case s.wr.Op.IsRequest():
 		q.requestCut(msn)
-	} else {
+	case !q.ack.on:
 		q.completeSend(&s.wr.WQE, s.size)
+	}
+	if q.ack.on {
+		q.ack.cursor++
+		q.ack.cut++
 	}
 	s.wr.WQE = wq.WQE{}
 }
@@ -355,6 +370,10 @@ func (q *Engine) takeRequest() bool {
 	if s.noMore || !s.held && !q.popRequest() {
 		return false
 	}
+	if q.ack.on {
+		s.held = q.mustWaitAcknowledged(&s.wr.WQE)
+		return !s.held
+	}
 	if s.held = q.requester.mustWait(&s.wr.WQE); s.held {
 		return false
 	}
@@ -368,13 +387,14 @@ func (q *Engine) takeRequest() bool {
 
 // popRequest takes the next work request; false: there is none.
 func (q *Engine) popRequest() bool {
+	if q.ack.on {
+		return q.popAcknowledged()
+	}
 	s := &q.send
 	if !q.next(q.SQ, &s.wr) {
 		return false
 	}
-	if s.size = s.wr.Local.Length; s.wr.More > 0 && !s.wr.Op.IsAtomic() { // whose list is its masks
-		s.size = uint32(s.wr.Total()) // does not wrap: posting refuses longer messages
-	}
+	s.size = messageLen(&s.wr)
 	return true
 }
 
@@ -422,7 +442,7 @@ func (q *Engine) recoverGather(faults bool) {
 
 // abandon flushes the request in hand.
 func (s *sendHalf) abandon(q *Engine) {
-	if s.wr.Op != 0 {
+	if s.wr.Op != 0 && !q.ack.on { // else it is in sent
 		q.complete(q.SendCQ, &s.wr.WQE, 0, wq.Flushed)
 		s.wr.WQE = wq.WQE{}
 	}

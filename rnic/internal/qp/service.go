@@ -13,6 +13,7 @@ type service struct {
 	recv      recvHalf
 	respond   responder
 	requester requester
+	ack       acknowledging
 	room      *mpa.Room // of recv.rx; nil: its own
 }
 

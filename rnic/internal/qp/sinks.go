@@ -73,6 +73,23 @@ func (a *requester) end() {
 	a.outstanding.pop()
 }
 
+// forget takes the newest Request out: it is to be sent again.
+func (a *requester) forget() {
+	r, place := *a.outstanding.at(a.outstanding.count - 1), a.outstanding.end()-1
+	if !r.atomic {
+		s := &a.sinks
+		i := uint32(0)
+		for *s.at(i) != place {
+			i++
+		}
+		for ; i+1 < s.count; i++ {
+			*s.at(i) = *s.at(i + 1)
+		}
+		s.count--
+	}
+	a.outstanding.count--
+}
+
 func (r *outstanding) compare(x *outstanding) int {
 	return cmp.Or(cmp.Compare(r.sink, x.sink), cmp.Compare(r.sinkTO, x.sinkTO))
 }

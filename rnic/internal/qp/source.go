@@ -21,6 +21,11 @@ type Source interface {
 
 // sendsWait says whether a work request can be taken.
 func (q *Engine) sendsWait() bool {
+	if q.ack.on {
+		if again, full := q.sentRoom(); again || full {
+			return again
+		}
+	}
 	return q.SQ.Len() > 0 || q.Source != nil && q.Source.SendsWait()
 }
 

@@ -17,6 +17,8 @@ type Stats struct {
 	SlowPath      uint64
 
 	RefusedPending uint64
+
+	NotReadySent, NotReadyRecvd uint64
 }
 
 // Stats are those of an engine that is in service; before that, and after Finish, zero.
@@ -33,6 +35,7 @@ func (q *Engine) ReadStats(s *Stats) {
 	s.Receive, s.Placed = q.recv.rx.Stats(), q.recv.placed
 	s.FPDUsSent, s.PayloadSent, s.MessagesSent = q.send.fpdus, q.send.payload, q.send.messages
 	s.MessagesRecvd, s.WritesRecvd, s.ReadsServed = q.recv.messages, q.recv.writes, q.respond.served
+	s.NotReadySent, s.NotReadyRecvd = q.ack.notReadyOut, q.ack.notReadyIn
 	s.SharedTaken, s.SharedHeld = q.recv.taken, q.sharedHeld()
 	s.SlowPath, s.RefusedPending = q.recv.slowPath(), q.recv.refused
 }

@@ -52,9 +52,11 @@ func (q *Engine) lookForErrors() {
 	case r.terminated:
 		r.reported = true
 		r.totals.TerminatesIn++
-		q.send.stopped = true
+		q.send.stopped, q.ack.due = true, 0
 		peer := peerError(q.control.region.Bytes()[:r.terminate])
-		q.requester.findCause(&peer.Terminate)
+		if !q.requester.findCause(&peer.Terminate) && q.ack.on {
+			q.refusedFirst(peer.Terminate.Cause)
+		}
 		q.leaveService(&TerminateError{Remote: true, Cause: peer})
 	case r.rx.Err() != nil:
 		r.dead = true
@@ -74,6 +76,9 @@ func (q *Engine) lookForErrors() {
 func (q *Engine) Terminate(err error) {
 	q.recv.reported = true
 	q.recv.totals.Ended++
+	if q.ack.due = 0; q.SendAcknowledgements() { // what is before the error was accepted
+		q.ack.due = dueAcknowledge
+	}
 	q.send.terminate(terminateBody(err))
 	q.leaveService(&TerminateError{Cause: err})
 }

@@ -36,6 +36,15 @@ func pushWork(ring *mem.MPSC[wq.WQE], w *wq.WQE, list []wq.SGE, inline []byte) b
 	return ring.PushAll(run[:n])
 }
 
+// messageLen is how many octets the message of r sends or reads. It does not wrap: posting refuses
+// longer ones.
+func messageLen(r *wq.Request) uint32 {
+	if r.More > 0 && !r.Op.IsAtomic() { // whose list is its masks
+		return uint32(r.Total())
+	}
+	return r.Local.Length
+}
+
 // takeWork makes r the oldest request of the ring, with as much of what follows it as r has room
 // for; false: there is none. Consumer.
 func takeWork(ring *mem.MPSC[wq.WQE], r *wq.Request) bool {

@@ -36,6 +36,7 @@ type end struct {
 	edge                                  uint64
 	refuse                                bool // what arrives
 	offers                                int  // that were refused
+	later                                 int  // calls of Later
 	out                                   []byte
 	segment                               int  // octets a Pull; 0: what there is room for
 	closing                               bool // our half ends with the Pull of the last octet
@@ -116,6 +117,7 @@ func (e *end) Fail(error) { e.happened("", true); e.failed = true; e.conn.Abort(
 
 func (e *end) Timer(now int64)          { e.happened("", true); e.timers = append(e.timers, now) }
 func (e *end) Woken()                   { e.conn.Woken() }
+func (e *end) Later()                   { e.later++ }
 func (e *end) More() bool               { return len(e.out) > 0 }
 func (e *end) Acked(uint64)             {}
 func (e *end) FinAcked()                {}

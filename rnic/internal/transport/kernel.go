@@ -48,7 +48,9 @@ type KernelConn struct {
 	askAt    int64 // when to ask the kernel for it again
 	seen     Stats
 	flight   *flight.Recorder // of its own, with one ring
-	log      flight.Log
+	// the Turn in which SendLater was called; 0: it was not
+	laterTurn uint64
+	log       flight.Log
 
 	pool    *mem.Pool // nil before full operation
 	in      arrivals
@@ -294,6 +296,10 @@ func (s *KernelConn) serve() {
 	if s.giving && !s.readEnd && !s.aborted {
 		s.keepRest()
 	}
+	if s.laterTurn != 0 && s.laterTurn != s.loop.turns {
+		s.laterTurn = 0
+		s.up.Later()
+	}
 	if !s.aborted && !s.wroteEnd {
 		s.write()
 	}
@@ -465,6 +471,12 @@ func (s *KernelConn) Submit(fn func()) error {
 }
 
 func (s *KernelConn) Send() { s.loop.activate(&s.member) }
+
+// SendLater rings, and serve sees that the Turn is over.
+func (s *KernelConn) SendLater() {
+	s.laterTurn = s.loop.turns
+	s.loop.wake(&s.member)
+}
 
 // Woken does nothing: Wake leads to Send.
 func (s *KernelConn) Woken() {}

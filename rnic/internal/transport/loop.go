@@ -40,6 +40,7 @@ type Loop struct {
 
 	// Of the holder.
 	now     int64 // of the Turn
+	turns   uint64
 	sockets sockets
 	conns   int         // that are not over
 	ready   []*member   // to be read from
@@ -234,6 +235,7 @@ func (l *Loop) run() {
 // known to have something.
 func (l *Loop) turn(read, look bool) (work int) {
 	l.now = l.clock()
+	l.turns++
 	if l.cfg.OnTurn != nil {
 		work += l.cfg.OnTurn()
 	}

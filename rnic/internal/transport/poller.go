@@ -21,6 +21,7 @@ type PollerConn struct {
 	waker  atomic.Pointer[stack.Conn]
 	poller *stack.Poller
 	giving bool // the connection is to be a stream again
+	later  bool // SendLater was called
 
 	tentative bool // our address is being checked: there will be a connection
 	givenUp   bool // by Abort, while that was so
@@ -97,6 +98,14 @@ func (u *PollerConn) Submit(fn func()) error { return u.poller.Submit(fn) }
 func (u *PollerConn) Send() {
 	if u.conn != nil {
 		u.conn.Send()
+	}
+}
+
+// SendLater rings the doorbell, at which the Poller looks in the next Turn.
+func (u *PollerConn) SendLater() {
+	if u.conn != nil {
+		u.later = true
+		u.conn.Wake()
 	}
 }
 
@@ -234,6 +243,10 @@ func (u *PollerConn) Woken() {
 	case u.giving:
 		u.becomeStream()
 	case u.conn != nil:
+		if u.later {
+			u.later = false
+			u.up.Later()
+		}
 		u.conn.Send()
 	}
 }

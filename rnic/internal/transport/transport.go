@@ -19,8 +19,10 @@ type Conn interface {
 	Wake()               // work was posted
 	Submit(func()) error // runs the function on the driving goroutine
 	Send()               // there is something to pull
-	CloseSend()          // ends our half after what was pulled
-	Abort()              // resets the connection
+	// SendLater has Upper.Later called in the Turn after this one
+	SendLater()
+	CloseSend() // ends our half after what was pulled
+	Abort()     // resets the connection
 	// the peer's start-up frame is awaited: a connection that comes in may take this one's slot
 	Silent()
 	Spoke() bool       // the frame has come; false: too late, the slot is another's
@@ -82,6 +84,7 @@ type Upper interface {
 	stack.Upper
 	TakeOver(stream.Handover) // Established, of a connection that was a stream until now
 	More() bool               // the next Pull would have octets
+	Later()                   // SendLater was called in a Turn before
 	Fail(err error)           // this end resets the connection
 	Lost(err error)           // the transport failed; Closed will follow
 	StreamBase() uint64       // after GiveBack: where the stream's octets begin

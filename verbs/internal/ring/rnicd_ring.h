@@ -108,6 +108,16 @@ enum {
 	 * a WorkSource, what it refused for that (local queue pair operation error).
 	 */
 	RV_LOCAL_OPERATION = 8,
+	/*
+	 * RNRRetryExceeded: in acknowledged mode: the peer had no receive buffer for the message as often
+	 * as it was sent (receiver not ready retry counter exceeded).
+	 */
+	RV_RNR_RETRY_EXCEEDED = 9,
+	/*
+	 * RetryExceeded: in acknowledged mode: the peer has not acknowledged the request in time, or the
+	 * connection ended before that (transport retry counter exceeded).
+	 */
+	RV_RETRY_EXCEEDED = 10,
 };
 
 /* SGE is a range of registered local memory, laid out as ibv_sge. MemoryRegion.Slice makes one. */

@@ -1,0 +1,67 @@
+package rnic
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// ackOpts are those of an end in acknowledged mode.
+func ackOpts(o QPOptions, c ConnParam) opts {
+	c.Acknowledged = true
+	return opts{o, c}
+}
+
+// In acknowledged mode a Write that has completed is in the peer's memory, and a Send in its
+// buffer, over both transports, whoever began the connection, with and without an RTR message.
+func TestCompletedMeansPlaced(t *testing.T) {
+	for _, peerToPeer := range []bool{false, true} {
+		over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+			opt := ackOpts(QPOptions{SendDepth: 64, RecvDepth: 64}, ConnParam{PeerToPeer: peerToPeer,
+				IRD: 4, ORD: 4})
+			s, c := r.connect(opt, opt)
+			const n = 5000
+			for i, x := range [][2]*end{{c, s}, {s, c}, {c, s}} {
+				from, to := x[0], x[1]
+				to.postRecv(to.recvAt(9, i*n, n))
+				from.post(from.send(1, 200, n))
+				from.post(from.write(to, 2, i*n, n))
+				from.expectCompletions(Completion{ID: 1, Len: n, Op: OpSend},
+					Completion{ID: 2, Len: n, Op: OpWrite})
+				require.True(t, bytes.Equal(from.source.Bytes()[i*n:i*n+n], to.region.Bytes()[i*n:i*n+n]))
+				require.True(t, bytes.Equal(from.source.Bytes()[200:200+n], to.inbox.Bytes()[i*n:i*n+n]))
+				to.expectCompletions(Completion{ID: 9, Len: n, Op: OpRecv})
+			}
+			r.close(s, c)
+			require.Zero(t, c.cq.promised(), "promised entries of the client's queue")
+		})
+	}
+}
+
+// Messages wait for a receiver that is late, over both transports.
+func TestLateReceiver(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		opt := ackOpts(QPOptions{}, ConnParam{})
+		s, c := r.connect(opt, opt)
+		s.qp.SetRetry(Retry{Wait: time.Millisecond, Tries: -1})
+		c.post(c.send(1, 0, 100), c.send(2, 100, 3000))
+		r.until("not ready", func() bool { return notReady(r, c) >= 2 })
+		require.Empty(t, c.done)
+		s.postRecv(s.recvAt(11, 0, 100), s.recvAt(12, 100, 3000))
+		s.expectCompletions(Completion{ID: 11, Len: 100, Op: OpRecv},
+			Completion{ID: 12, Len: 3000, Op: OpRecv})
+		c.expectCompletions(Completion{ID: 1, Len: 100, Op: OpSend},
+			Completion{ID: 2, Len: 3000, Op: OpSend})
+		require.True(t, bytes.Equal(c.source.Bytes()[:3100], s.inbox.Bytes()[:3100]))
+		r.close(s, c)
+	})
+}
+
+// notReady is how often e's peer was not ready.
+func notReady(r *rig, e *end) uint64 {
+	st, err := e.qp.Stats(r.ctx)
+	require.NoError(r.t, err)
+	return st.NotReadyRecvd
+}

@@ -1,0 +1,48 @@
+package qp
+
+// What is due to the peer in acknowledged mode, and what it has acknowledged.
+
+// acknowledging.due
+const (
+	dueAcknowledge uint8 = 1 << iota
+	dueNotReady
+	dueResume
+)
+
+// acksWait says whether messages were accepted that the peer has not been told of.
+func (k *acknowledging) acksWait() bool { return k.accepted != k.told }
+
+// accept counts a message of the peer's that was delivered.
+func (q *Engine) accept() {
+	k := &q.ack
+	if !k.on || q.recv.fault != nil {
+		return
+	}
+	k.accepted++
+	if !k.later {
+		k.later = true
+		q.effects |= EffectSendLater
+	}
+}
+
+// SendAcknowledgements has the next Pull say what was accepted. False: the peer knows.
+func (q *Engine) SendAcknowledgements() bool {
+	k, s := &q.ack, &q.send
+	k.later = false
+	if !k.acksWait() || s.stopped || !s.enabled {
+		return false
+	}
+	k.due |= dueAcknowledge
+	return true
+}
+
+func (k *acknowledging) at(place uint32) *keptRequest {
+	return &k.kept[place&uint32(len(k.kept)-1)]
+}
+
+// acceptedTo notes that the peer has accepted all messages before number n.
+func (k *acknowledging) acceptedTo(n uint32) {
+	if int32(n-k.acked) > 0 {
+		k.acked, k.tries = n, 0
+	}
+}
