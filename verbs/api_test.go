@@ -372,9 +372,10 @@ func TestFork(t *testing.T) {
 // refused everywhere.
 var allowedInChild = regexp.MustCompile(`^_?(ibv_(.*_str|.*rate.*|.*sysfs.*|.*fork.*|` +
 	`.*_device_(list|name|guid|index)|open_device|close_device|` +
-	`query_(device|port|gid.*|pkey|ece|qp_data_in_order)|get_pkey_index|` +
+	`query_(device|port(_speed)?|gid.*|pkey|ece|qp_data_in_order)|get_pkey_index|` +
 	`set_ece|.*_ah(_.*)?|.*mcast|.*_from_gid|reg_dmabuf_mr|(un)?import_.*|ack_.*|` +
-	`destroy_comp_channel)|rdma_(event_str|.*addrinfo|.*devices|(set|get)_.*_ece|` +
+	`destroy_comp_channel|.*_dmah|.*comp_cntr.*|.*_buf(_.*)?|dm_export_.*|` +
+	`reg_mr_ex)|rdma_(write_cm_event|event_str|.*addrinfo|.*devices|(set|get)_.*_ece|` +
 	`.*multicast.*|init_qp_attr|get_(src|dst)_port|create_ep|` +
 	`(create|destroy)_event_channel|ack_.*))$`)
 

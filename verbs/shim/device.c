@@ -227,3 +227,18 @@ int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv
 	return rv_query_port(context, port, (struct ibv_port_attr *)attr,
 			     offsetof(struct ibv_port_attr, port_cap_flags2));
 }
+
+/* Of rdma-core 62: in 100 Mbit/s. */
+int rv_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed)
+	__asm__("ibv_query_port_speed");
+int rv_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed)
+{
+	struct rv_link l;
+
+	(void)context;
+	if (port != 1)
+		return EINVAL;
+	rv_link(&l);
+	*speed = l.mbps > 0 ? (uint64_t)l.mbps / 100 : 400;
+	return 0;
+}

@@ -19,7 +19,7 @@ done | awk -v map="$map" -v forwards="$forwards" -v newmap="$newmap" '
 			}
 		}
 	}
-	$3 in ours || $4 !~ /PRIVATE/ && $3 !~ /^(r[a-z]*$|ibv_copy_)/ { next }
+	$3 in ours || $4 !~ /PRIVATE/ && $3 !~ /^(r[a-z]*$|repoll_|ibv_copy_)/ { next }
 	{
 		names[$4] = names[$4] "\t\t" $3 ";\n"
 		kind = $2 == "B" ? "VARIABLE" : $3 ~ /^verbs_register_driver/ ? "NOTHING" : "FORWARD"

@@ -249,3 +249,25 @@ int rv_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 	mw->rkey = (uint32_t)a.arg[0];
 	return 0;
 }
+
+/* Of rdma-core 59: struct ibv_mr_init_attr, up to its memory. */
+struct rv_mr_wanted {
+	size_t length;
+	int access;
+	uint64_t comp_mask, iova;
+	void *addr;
+};
+enum { WITH_IOVA = 1, WITH_ADDR = 2 };
+
+struct ibv_mr *rv_reg_mr_ex(struct ibv_pd *pd, const struct rv_mr_wanted *m)
+	__asm__("ibv_reg_mr_ex");
+struct ibv_mr *rv_reg_mr_ex(struct ibv_pd *pd, const struct rv_mr_wanted *m)
+{
+	uint64_t iova = m->comp_mask & WITH_IOVA ? m->iova : (uintptr_t)m->addr;
+
+	if (!(m->comp_mask & WITH_ADDR) || m->comp_mask & ~(uint64_t)(WITH_IOVA | WITH_ADDR)) {
+		errno = EOPNOTSUPP; /* of a device's memory, with hints for its caches */
+		return NULL;
+	}
+	return ibv_reg_mr_iova2(pd, m->addr, m->length, iova, (unsigned int)m->access);
+}
