@@ -62,7 +62,7 @@ type Config struct {
 type Adapter struct {
 	table *mem.Table
 	host  connect.Host
-	loop  *transport.Loop // of the kernel's sockets; nil: over Pollers
+	loop  *transport.Loop // of the kernel's sockets, which callers may drive; nil: over Pollers
 	nums  atomic.Uint64   // QueuePair numbers and stream ids
 	cfg   Config
 	rings ringStore
@@ -120,16 +120,17 @@ func Open(cfg Config) (*Adapter, error) {
 	for _, p := range cfg.Pollers {
 		pollers = append(pollers, connect.NewPollerState(p, a.table.NewReader()))
 	}
+	loop, err := transport.NewLoop(transport.LoopConfig{Start: time.Now(), OnTurn: cfg.OnTurn,
+		Bell: cfg.Bell})
+	if err != nil {
+		return nil, fmt.Errorf("rnic: what the kernel's sockets are polled with: %w", err)
+	}
 	if len(cfg.Pollers) == 0 {
-		var err error
-		if a.loop, err = transport.NewLoop(transport.LoopConfig{Start: time.Now(), OnTurn: cfg.OnTurn,
-			Bell: cfg.Bell}); err != nil {
-			return nil, fmt.Errorf("rnic: what the kernel's sockets are polled with: %w", err)
-		}
+		a.loop = loop
 	}
 	a.host.Init(connect.HostConfig{
 		Pollers: pollers, Slots: transport.NewSlots(cfg.ConnsMax, cfg.PeerMax),
-		NewReader: a.table.NewReader, Loop: a.loop,
+		NewReader: a.table.NewReader, Loop: loop,
 		Manual: cfg.Manual, Public: publicError, Fell: fell(cfg.Fell),
 	})
 	return a, nil

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -65,4 +66,35 @@ func requireNumbered(t *testing.T, x numbered, server, client *netlab.Process) {
 	require.Equal(t, 0, server.Wait(t), "server:\n%s\nclient:\n%s", server, client)
 	require.NotEmpty(t, client.Lines(x.want), "client:\n%s", client)
 	require.NotEmpty(t, client.Lines("^rnicd: connected by number, "), "client:\n%s", client)
+}
+
+// Queue pairs of one process, in all their states, over either transport; and processes that begin
+// at once, forked.
+func TestQueuePairsByNumber(t *testing.T) {
+	l := newLab(t)
+	program := l.compile("numbers")
+	for flags, args := range map[string]string{
+		"": "0",
+		"--pmd memif --no-dad --role server --addr 10.9.0.1/24 --socket " +
+			filepath.Join(t.TempDir(), "memif"): "0 single",
+	} {
+		p := l.runOn("--device roce "+flags, "gcc", append([]string{program}, strings.Fields(args)...)...)
+		require.Zero(t, p.Wait(t), "%s", p)
+		p.Expect(t, 1, "^all well$")
+	}
+}
+
+// Two programs, each with our own TCP, on a cable of shared memory.
+func TestProgramsByNumberOnMemif(t *testing.T) {
+	for _, x := range sample.Of(t, 4, numberedPrograms) {
+		t.Run(x.args, func(t *testing.T) {
+			l := newLab(t)
+			cable := "--device roce --pmd memif --no-dad --socket " + filepath.Join(t.TempDir(), "memif")
+			server := l.runOn(cable+" --role server --addr 10.9.0.1/24", x.need,
+				strings.Fields(x.args)...)
+			l.untilListening(x.port)
+			client := l.runOn(cable+" --addr 10.9.0.2/24", x.need, strings.Fields(x.args+" 127.0.0.1")...)
+			requireNumbered(t, x, server, client)
+		})
+	}
 }

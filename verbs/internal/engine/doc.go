@@ -27,6 +27,7 @@
 //	number.go   the names of queue pairs, as their owners tell them
 //	way.go      how a queue pair gets to its peer by number
 //	request.go  what a peer asks for that does the same
+//	within.go   connections within the process
 //	life.go     the connections that it has so
 //	ud.go       queue pairs for datagrams
 //	udport.go   their datagrams, in and out

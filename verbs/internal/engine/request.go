@@ -26,20 +26,25 @@ func (e *Engine) serveSlot(s *slot) {
 		if err != nil {
 			return
 		}
-		h, err := parseHello(r.PrivateData())
-		if err != nil || h.answer != accepted || h.flags != helloFlags {
-			e.refuse(r, &hello{}, notByNumber)
-			continue
-		}
-		q, _ := s.find(h.to.number).(*qp)
-		switch {
-		case q == nil:
-			e.refuse(r, &h, unknown)
-		case !h.from.at(r.Remote().Addr()) || !h.to.at(r.Local().Addr()):
-			e.refuse(r, &h, elsewhere)
-		default:
-			q.way.offer(&asker{request: r, hello: h, way: &q.way})
-		}
+		e.asked(s, r, false)
+	}
+}
+
+// asked takes a Request; within: of this process itself (within.go).
+func (e *Engine) asked(s *slot, r *rnic.ConnRequest, within bool) {
+	h, err := parseHello(r.PrivateData())
+	if err != nil || h.answer != accepted || h.flags != helloFlags {
+		e.refuse(r, &hello{}, notByNumber)
+		return
+	}
+	q, _ := s.find(h.to.number).(*qp)
+	switch {
+	case q == nil:
+		e.refuse(r, &h, unknown)
+	case !within && !(h.from.at(r.Remote().Addr()) && h.to.at(r.Local().Addr())):
+		e.refuse(r, &h, elsewhere)
+	default:
+		q.way.offer(&asker{request: r, hello: h, way: &q.way})
 	}
 }
 

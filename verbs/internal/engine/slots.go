@@ -2,9 +2,10 @@ package engine
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"strconv"
 	"sync"
@@ -45,7 +46,9 @@ func (e *Engine) claim() (*slot, error) {
 	e.slotting.Lock()
 	defer e.slotting.Unlock()
 	if e.slot == nil {
-		s, err := claimSlot(e.adapter, e.ownTCP, rand.Uint32())
+		var start [4]byte // of math/rand all children of a process would draw the same
+		_, _ = rand.Read(start[:])
+		s, err := claimSlot(e.adapter, e.ownTCP, binary.NativeEndian.Uint32(start[:]))
 		if err != nil {
 			return nil, err
 		}

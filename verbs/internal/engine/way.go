@@ -190,7 +190,11 @@ func (w *way) attempt(ctx context.Context) error {
 	ctx, cancel := awake.Timeout(ctx, attemptWait, nil)
 	defer cancel()
 	param := w.param(accepted)
-	err = l.rnic.StartConnect(ctx, w.peer.port().String(), param)
+	if w.within() {
+		err = w.startWithin(ctx, l, param)
+	} else {
+		err = l.rnic.StartConnect(ctx, w.peer.port().String(), param)
+	}
 	if err == nil {
 		err = l.rnic.StartupOver(ctx)
 	}
@@ -309,6 +313,7 @@ func (w *way) doorbell() {
 		}
 		return
 	case w.state == wayLost && w.q.sends.waits():
+		w.q.setOver(1)
 		w.state = wayOver
 		go w.end(0)
 	}
@@ -462,14 +467,6 @@ func (w *way) flush() {
 	defer w.flushing.Unlock()
 	q := w.q
 	r := &wq.Request{List: make([]wq.SGE, q.opt.SGEMax), Data: make([]byte, q.opt.InlineMax)}
-	for _, id := range w.kept {
-		q.received(rnic.Completion{ID: id, Op: rnic.OpRecv, Status: rnic.Flushed})
-	}
-	w.kept = nil
-	for n := q.recvs.peek(r); n > 0 && q.srq == nil; n = q.recvs.peek(r) {
-		q.recvs.taken(n)
-		q.received(rnic.Completion{ID: r.ID, Op: rnic.OpRecv, Status: rnic.Flushed})
-	}
 	if q.half {
 		q.half = false
 		w.flushSend(&q.second)
@@ -478,6 +475,14 @@ func (w *way) flush() {
 		q.sends.count(&q.underway)
 		q.sends.taken(n)
 		w.flushSend(&r.WQE)
+	}
+	for _, id := range w.kept {
+		q.received(rnic.Completion{ID: id, Op: rnic.OpRecv, Status: rnic.Flushed})
+	}
+	w.kept = nil
+	for n := q.recvs.peek(r); n > 0 && q.srq == nil; n = q.recvs.peek(r) {
+		q.recvs.taken(n)
+		q.received(rnic.Completion{ID: r.ID, Op: rnic.OpRecv, Status: rnic.Flushed})
 	}
 }
 
