@@ -20,7 +20,7 @@ type CQE struct {
 	// through it any more: the memory can be read without Revoke.
 	Invalidated STag
 	// Original, of an atomic: the value of the peer's word before. Of a datagram: the number of the
-	// queue pair that has sent it
+	// queue pair that has sent it, and perhaps DatagramFromV4
 	Original  uint64
 	Immediate [8]byte
 	// Written, of immediate data, bounds what the peer may say that it has written: the octets of

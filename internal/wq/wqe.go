@@ -49,6 +49,7 @@ const (
 	DatagramSourceShift = 24
 	DatagramClassShift  = 32
 	DatagramImmediate   = 1 << 40
+	DatagramFromV4      = 1 << 32 // in CQE.Original: it came by IPv4
 )
 
 // Flags of a WQE.

@@ -207,7 +207,7 @@ READ(uint32_t, qp_num, wc->qp_num)
 READ(uint32_t, src_qp, wc->src_qp)
 READ(unsigned int, wc_flags, wc->wc_flags)
 READ(uint32_t, slid, 0)
-READ(uint8_t, sl, 0)
+READ(uint8_t, sl, wc->sl)
 READ(uint8_t, dlid_path_bits, 0)
 
 static void start_reading(struct ibv_cq_ex *cq, uint64_t flags)

@@ -103,6 +103,9 @@ void rv_discard(struct rv_completions *c, struct rv_qp *q)
 	store_release(&c->ring->head, to);
 }
 
+/* How HCAs of Mellanox tell RoCE v2's two headers apart. UCX up to 1.13 relies on it. */
+enum { SL_IPV6 = 9, SL_IPV4 = 10 };
+
 /* Fills *wc from *e. False: the queue pair is gone, or the completion comes twice. */
 static bool translate(struct rv_completions *c, const struct rv_cqe *e, struct ibv_wc *wc)
 {
@@ -137,8 +140,10 @@ static bool translate(struct rv_completions *c, const struct rv_cqe *e, struct i
 			wc->invalidated_rkey = e->invalidated;
 			wc->wc_flags = IBV_WC_WITH_INV;
 		}
-		if (rv_is_ud(q))
+		if (rv_is_ud(q)) {
 			wc->wc_flags |= IBV_WC_GRH;
+			wc->sl = e->original & RV_DATAGRAM_FROM_V4 ? SL_IPV4 : SL_IPV6;
+		}
 		return true;
 	}
 	if (index - q->retired >= load_acquire(&q->sent) - q->retired) /* and with it what was posted */

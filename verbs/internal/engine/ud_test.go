@@ -165,7 +165,7 @@ func TestUD(t *testing.T) {
 	require.Equal(t, wq.CQE{ID: 5, QP: a.number, Op: wq.OpSend}, clean(c))
 	c = b.poll()
 	require.Equal(t, wq.CQE{ID: 1, QP: b.number, Len: 40 + 11, Op: wq.OpRecv, Solicited: true,
-		Original: uint64(a.number)}, clean(c))
+		Original: wq.DatagramFromV4 | uint64(a.number)}, clean(c))
 	require.Equal(t, "fro", string(p.memory[4096+40:][:3]))
 	require.Equal(t, "m memory", string(p.memory[8192:][:8]))
 	var grh [grhLen]byte
@@ -193,7 +193,7 @@ func TestUD(t *testing.T) {
 	a.send(w)
 	c = a.poll()
 	require.Equal(t, wq.CQE{ID: 3, QP: a.number, Len: 40, Op: wq.OpRecv,
-		Original: uint64(a.number)}, clean(c))
+		Original: wq.DatagramFromV4 | uint64(a.number)}, clean(c))
 	require.Zero(t, p.drops())
 	for _, u := range []*udEnd{a, b} {
 		p.do(ring.DestroyUD, u.handle)
@@ -271,7 +271,7 @@ func TestUDDrops(t *testing.T) {
 	send(fromSlot, datagram(ours, "it fits"))
 	c := b.poll()
 	require.EqualValues(t, 47, c.Len)
-	require.EqualValues(t, ours.source, c.Original)
+	require.EqualValues(t, wq.DatagramFromV4|uint64(ours.source), c.Original)
 	require.Equal(t, "it fits", string(p.memory[40:47]))
 	require.Equal(t, want, p.drops())
 }

@@ -78,8 +78,21 @@ func (e *Engine) datagrams() (*udPort, error) {
 	return p, nil
 }
 
-// drop counts a datagram that was dropped.
-func (p *udPort) drop(why int) { atomic.AddUint64(&p.engine.area.Drops[why], 1) }
+// drop counts a datagram that was dropped. An operator who looks is told of the first of a kind.
+func (p *udPort) drop(why int) {
+	if atomic.AddUint64(&p.engine.area.Drops[why], 1) == 1 {
+		p.engine.tellLog("a datagram was dropped, and more may be: %s", udDrops[why])
+	}
+}
+
+var udDrops = [ring.Drops]string{
+	ring.DropMalformed: "no datagram of ours, or not from the port of its source",
+	ring.DropNumber:    "no queue pair receives by this number",
+	ring.DropQKey:      "another Q_Key",
+	ring.DropNoBuffer:  "no receive buffer",
+	ring.DropTooLong:   "longer than the receive buffer",
+	ring.DropUnsent:    "the host does not send it",
+}
 
 // send sends what u has posted, as much as may be in a Turn.
 func (p *udPort) send(u *ud) {
@@ -259,6 +272,9 @@ func (p *udPort) deliver(u *ud, h *udHeader, d *udIn) {
 	c := rnic.Completion{ID: u.buffer.ID, QP: u.number, Op: wq.OpRecv,
 		Len: uint32(grhLen + len(d.octets) - udHeaderLen), Original: uint64(h.source),
 		Solicited: h.flags&udSolicited != 0}
+	if d.source.is4() {
+		c.Original |= wq.DatagramFromV4
+	}
 	if h.flags&udImmediate != 0 {
 		c.WithImmediate, c.Written = true, c.Len
 		copy(c.Immediate[:4], h.immediate[:])

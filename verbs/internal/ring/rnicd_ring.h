@@ -163,6 +163,7 @@ enum {
 	RV_DATAGRAM_CLASS_SHIFT = 32,
 };
 #define RV_DATAGRAM_IMMEDIATE 1099511627776ull
+#define RV_DATAGRAM_FROM_V4 4294967296ull
 
 enum {
 	RV_FLAG_SIGNALED = 1,
@@ -195,7 +196,7 @@ struct rv_cqe {
 	uint32_t invalidated;
 	/*
 	 * Original, of an atomic: the value of the peer's word before. Of a datagram: the number of the
-	 * queue pair that has sent it
+	 * queue pair that has sent it, and perhaps DatagramFromV4
 	 */
 	uint64_t original;
 	uint8_t immediate[8];
