@@ -24,7 +24,7 @@ func (l *lab) asRoCE(args ...string) *netlab.Process {
 func TestGIDsOfTheHost(t *testing.T) {
 	l := newLab(t)
 	program := l.compile("roce")
-	p := l.asRoCE(program, "127.0.0.1", "::1")
+	p := l.run("gcc", program, "127.0.0.1", "::1")
 	require.Zero(t, p.Wait(t), "%s", p)
 	p.Expect(t, 1, "^mtu 4096$")
 

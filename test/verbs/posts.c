@@ -13,6 +13,11 @@ static long futexes;
 #include "../../verbs/shim/channel.c"
 
 /* Nothing here loads the engine. */
+bool rv_roce(void)
+{
+	abort();
+}
+
 void rv_signals_before(struct rv_signals *s)
 {
 	(void)s;

@@ -9,6 +9,11 @@
 #include "../../verbs/shim/engine.c"
 
 /* Nothing here loads the engine. */
+bool rv_roce(void)
+{
+	abort();
+}
+
 void rv_signals_before(struct rv_signals *s)
 {
 	(void)s;

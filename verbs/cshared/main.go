@@ -98,7 +98,6 @@ func open(bells engine.Doorbells) (h engine.Host, err error) {
 		h.Addrs = append(h.Addrs, cfg.HostAt)
 	}
 	h.PeersAreSiw = slices.Contains(environ, "RNICD_PEER=siw")
-	h.RoCE = slices.Contains(environ, "RNICD_DEVICE=roce")
 	h.NoCRC = slices.Contains(environ, "RNICD_CRC=false")
 	if slices.ContainsFunc(environ, isVerbose) {
 		h.Log = lossy.New(os.Stderr, nil) // lines are no reason to hold the program up, or to end it

@@ -232,6 +232,7 @@ static int attach_engine(void)
 	if (madvise(page, 4096, MADV_WIPEONFORK)) /* Linux 4.14 */
 		return errno;
 	rv_area->process = processes + 1;
+	rv_area->looks = rv_roce();
 	rv_area->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (rv_area->wake_fd < 0)
 		return errno;

@@ -454,7 +454,10 @@ int rv_reset_qp(struct rv_qp *q);
 void rv_cm_moves(void); /* the program asks the connection manager how to move a queue pair */
 
 /* ud.c */
-bool rv_is_ud(const struct rv_qp *q);
+static inline bool rv_is_ud(const struct rv_qp *q)
+{
+	return q->qp.qp_base.qp_type == IBV_QPT_UD;
+}
 int rv_modify_ud(struct rv_qp *q, const struct ibv_qp_attr *attr, int mask);
 void rv_put_destination(struct rv_qp *q, struct rv_wqe *w, const struct rv_ah *ah, uint32_t number,
 			uint32_t qkey);

@@ -1,11 +1,6 @@
 /* Queue pairs for datagrams, of the device as RoCE. */
 #include "shim.h"
 
-bool rv_is_ud(const struct rv_qp *q)
-{
-	return q->qp.qp_base.qp_type == IBV_QPT_UD;
-}
-
 /* What a move needs and what it may have, besides the state itself (IBTA, table "Modify QP"). */
 static const struct move {
 	uint8_t from, to;

@@ -135,7 +135,7 @@ const _ = uint(ring.OwnedMax-owned.Max) | uint(owned.Max-ring.OwnedMax) // they 
 // start puts it on h, which has no Adapter if there is no device. Before run.
 func (e *Engine) start(h Host) {
 	e.adapter, e.ownTCP, e.log, e.polled = h.Adapter, h.OwnTCP, h.Log, h.Polled
-	e.siw, e.noCRC, e.roce = h.PeersAreSiw, h.NoCRC, h.RoCE
+	e.siw, e.noCRC, e.roce = h.PeersAreSiw, h.NoCRC, h.RoCE || e.area.Looks != 0
 	e.addrs, e.mtu, e.mac = h.Addrs, h.MTU, h.MAC
 	if !e.polled {
 		// run sleeps for calls and doorbells alike, in one descriptor.

@@ -219,7 +219,7 @@ type Area struct {
 	Progress uint32 // a futex: counted for completions, somewhere; woken if Waiting is not 0
 	Waiting  uint32 // threads of the program that wait for it
 	Process  uint32 // the number of this process: the upper 24 bits of its handles
-	_        uint32
+	Looks    uint32 // 1: the device looks like one of RoCE (Host.RoCE); there before the engine is
 	// address of a table with a bit for each descriptor below OwnedMax: it is the engine's, and not
 	// the program's to close; 0: there is none yet
 	Owned uint64

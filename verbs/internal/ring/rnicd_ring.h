@@ -453,20 +453,20 @@ struct rv_area {
 	uint32_t progress; /* a futex: counted for completions, somewhere; woken if Waiting is not 0 */
 	uint32_t waiting; /* threads of the program that wait for it */
 	uint32_t process; /* the number of this process: the upper 24 bits of its handles */
-	uint32_t pad4;
+	uint32_t looks; /* 1: the device looks like one of RoCE (Host.RoCE); there before the engine is */
 	/*
 	 * address of a table with a bit for each descriptor below OwnedMax: it is the engine's, and not
 	 * the program's to close; 0: there is none yet
 	 */
 	uint64_t owned;
-	uint32_t pad5[10];
+	uint32_t pad4[10];
 	/* GIDs of address handles, by the index in the table: two words each, as C has the octets */
 	uint64_t sources[128];
 	/* datagrams that were dropped, by DropMalformed and those after it. The engine writes them */
 	uint64_t drops[6];
-	uint64_t pad6[2];
+	uint64_t pad5[2];
 	uint64_t summary; /* one bit for each word of Doorbells */
-	uint64_t pad7[7];
+	uint64_t pad6[7];
 	uint64_t doorbells[64];
 	struct rv_call calls[64];
 };
