@@ -463,6 +463,33 @@ func TestPackFullWaitsForTheFirst(t *testing.T) {
 	}
 }
 
+// Over a kernel socket a message is cut where the segment that another has begun is full; our own
+// TCP sends what there is.
+//
+// req: D01-5.3.2-4, C02-7.3.2-3
+func TestSegmentsAreFilled(t *testing.T) {
+	for _, inOrder := range []bool{false, true} {
+		_, e, tr := starting(t, Param{})
+		tr.memory.InOrder = inOrder
+		mode := mpa.Mode{CRC: true}
+		c := initiated(e, tr, mpa.Agreement{Send: mode, Receive: mode, Version: 1})
+		for range 4 { // FPDUs of 224 octets
+			require.NoError(t, c.engine.PostSend(&wq.WQE{Op: wq.OpSend, Flags: wq.FlagInline,
+				Local: wq.SGE{Length: 200}}, nil, make([]byte, 200)))
+		}
+		rooms := [][]byte{make([]byte, 600), make([]byte, 600), make([]byte, 600)}
+		var lengths []int
+		for _, octets := range rooms[:c.Pull(rooms).N] {
+			lengths = append(lengths, len(octets))
+		}
+		if inOrder {
+			require.Equal(t, []int{600, 4*224 + 24 - 600}, lengths)
+		} else {
+			require.Equal(t, []int{448, 448}, lengths)
+		}
+	}
+}
+
 // A stream stays one while it has octets that nobody read, or if its host is closed; a role that
 // fails leaves no connection with the host.
 func TestMayTake(t *testing.T) {

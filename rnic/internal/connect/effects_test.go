@@ -73,12 +73,12 @@ func (a *abortable) Tell(k wq.EventKind, _ uint64, _ error) { a.told = append(a.
 func starting(t *testing.T, p Param) (*Connection, *Endpoint, *abortable) {
 	t.Helper()
 	table, tr := mem.NewTable(4), &abortable{now: 1}
-	ring := func() *mem.MPSC[wq.WQE] { return mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], 4)) }
+	ring := func() *mem.MPSC[wq.WQE] { return mem.NewMPSC(make([]mem.MPSCSlot[wq.WQE], 32)) }
 	var cq qp.CQ
 	cq.Init(mem.NewMPSC(make([]mem.MPSCSlot[wq.CQE], 8)), 8)
 	q := &qp.Engine{SQ: ring(), RQ: ring(), Config: qp.Config{
 		Table: table, Domain: table.AllocDomain(), Stream: 1, SendCQ: &cq, RecvCQ: &cq, SendDepth: 4,
-		RecvDepth: 4, SGEMax: 1, RecvRanges: 1,
+		RecvDepth: 4, SGEMax: 1, RecvRanges: 1, InlineMax: 256,
 		Teller: tr,
 	}}
 	host := &Host{}

@@ -151,6 +151,7 @@ func (c *Connection) start(t *mpa.Terms) {
 		EMSS: c.Transport.EMSS(), Peer: peerKey(c.Peer.Addr()),
 		Reader: c.Reader, Pool: c.Pool, BufsMax: c.bufsMax(), Shared: c.shared,
 		DropBadCRC: c.dropBadCRC, PackFull: c.packFull, Acknowledged: conn.Acknowledged,
+		Fill: c.InOrder, // a segment is an skb, and what the kernel does costs more than an FPDU
 	})
 }
 

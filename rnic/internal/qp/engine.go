@@ -82,6 +82,7 @@ type StartOptions struct {
 
 	DropBadCRC bool
 	PackFull   bool
+	Fill       bool // cuts messages so that segments are full, as PackFull does, and waits for none
 
 	Acknowledged bool // both ends have agreed on acknowledged mode (reliability.go)
 }

@@ -53,6 +53,7 @@ type sendHalf struct {
 	// staged has the FPDUs of a segment that waits for more (StartOptions.PackFull).
 	staged   []byte
 	packFull bool
+	fill     bool // StartOptions.Fill, or PackFull
 
 	hdr [ddp.UntaggedLen]byte
 
@@ -73,6 +74,7 @@ func (s *sendHalf) start(q *Engine, o *StartOptions) {
 	} else {
 		s.batch, s.parts = new(batch), make([][]byte, 1, 1+q.SGEMax)
 	}
+	s.fill = o.Fill || o.PackFull
 	if o.PackFull {
 		s.packFull = true
 		s.staged = make([]byte, 0, o.EMSS)
@@ -205,7 +207,7 @@ func (q *Engine) putNext(dst []byte, emss int) int {
 		return 0
 	}
 	mulpdu := s.tx.MULPDUHere(emss)
-	if s.packFull {
+	if s.fill {
 		mulpdu = s.fillMULPDU(len(dst), emss)
 	}
 	size := s.tx.Size(s.seg.NextLen(mulpdu))

@@ -30,6 +30,7 @@ type ends struct {
 	emss      int
 	mode      mpa.Mode
 	packFull  bool
+	fill      bool
 	edge      uint64
 	segments  [][]byte
 	ended     []int // which of the segments a message has ended in
@@ -47,7 +48,7 @@ func newEnds(t *testing.T, seed uint64) *ends {
 	r := rand.New(rand.NewPCG(seed, 1))
 	mode := mpa.Mode{CRC: r.IntN(4) > 0, Markers: r.IntN(2) == 0}
 	e := &ends{t: t, pool: newPool(t, 40, 66560), mode: mode, packFull: r.IntN(4) == 0,
-		emss: []int{100, 536, 1448, 1460, 1459, 8948, 65400}[r.IntN(7)]}
+		emss: []int{100, 536, 1448, 1460, 1459, 8948, 65400}[r.IntN(7)], fill: r.IntN(2) == 0}
 	region := func(q *Engine, access mem.Access) *mem.MemoryRegion {
 		octets, err := unix.Mmap(-1, 0, endsMemory, unix.PROT_READ|unix.PROT_WRITE,
 			unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
@@ -71,7 +72,7 @@ func (e *ends) engine(mode mpa.Mode) *Engine {
 	return start(e.t, e.pool, mode, func(c *Config, o *StartOptions) {
 		c.Table.DrawFrom(rand.New(rand.NewPCG(1, 1)).Uint32)
 		c.SendDepth, c.SGEMax, c.InlineMax = 64, 2, inlineMax
-		o.EMSS, o.PackFull = e.emss, e.packFull
+		o.EMSS, o.PackFull, o.Fill = e.emss, e.packFull, e.fill
 	})
 }
 
