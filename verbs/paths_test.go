@@ -43,6 +43,8 @@ func TestProgramsThatReadPaths(t *testing.T) {
 		{"coreutils", `^gids$`, []string{"ls", "/sys/class/infiniband/rnicd0/ports/1"}},
 		{"coreutils", `^0000:0000:0000:0000:0000:ffff:7f00:0001$`,
 			[]string{"cat", "/sys/class/infiniband/rnicd0/ports/1/gids/0"}},
+		{"findutils", `^/sys/class/infiniband/rnicd0/ports/1/state$`,
+			[]string{"find", "/sys/class/infiniband", "-name", "state"}},
 		{"dash", `^seen$`, []string{"sh", "-c", "for d in /sys/class/infiniband/*; do " +
 			"[ -c /dev/infiniband/uverbs0 ] && [ -d $d/ports/1 ] && echo seen; done"}},
 	} {

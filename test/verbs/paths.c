@@ -98,7 +98,7 @@ static void files(void)
 	FAILS(open(PORT "/nothing", O_RDONLY), ENOENT);
 	FAILS(open("/sys/class/infiniband/rnicd1/node_type", O_RDONLY), ENOENT);
 	FAILS(open("/sys/class/infiniband/rnicd0/new", O_CREAT | O_RDWR, 0600), ENOENT);
-	FAILS(open(DEVICE, O_RDONLY), EACCES);
+	FAILS(open(DEVICE, O_RDWR), EISDIR);
 	CHECK(!fopen(DEVICE, "r") && errno == EISDIR);
 	CHECK(ibv_read_sysfs_file(PORT, "gids/0", gid, sizeof gid) == 39 && !strchr(gid, '\n'));
 	CHECK(ibv_read_sysfs_file(PORT, "nothing", gid, sizeof gid) == -1);
@@ -173,7 +173,6 @@ static void directories(void)
 			third = telldir(d);
 	}
 	CHECK(n >= 12 && dirs == 5); /* . .. gids gid_attrs pkeys */
-	FAILS(dirfd(d), ENOTSUP);
 	rewinddir(d);
 	CHECK((e = readdir(d)) && !strcmp(e->d_name, "."));
 	seekdir(d, third);
@@ -194,6 +193,47 @@ static void directories(void)
 		free(list[n]);
 	free(list);
 	FAILS(scandir(PORT "/nothing", &list, NULL, NULL), ENOENT);
+}
+
+/* Directories by descriptors, as find and hwloc do. */
+static void descriptors(void)
+{
+	int top = open("/sys/class/infiniband", O_RDONLY | O_DIRECTORY | O_CLOEXEC), ports, root;
+	struct statx x;
+	struct stat st;
+	struct dirent *e;
+	char text[8];
+	int n = 0;
+	DIR *d;
+
+	CHECK(top >= 0);
+	KEEPS(!fstat(top, &st) && S_ISDIR(st.st_mode));
+	KEEPS(!fstatat(top, "", &st, AT_EMPTY_PATH) && S_ISDIR(st.st_mode));
+	KEEPS(!statx(top, "", AT_EMPTY_PATH, STATX_ALL, &x) && S_ISDIR(x.stx_mode));
+	KEEPS((ports = openat(top, "rnicd0/ports", O_RDONLY | O_DIRECTORY)) >= 0);
+	KEEPS(!fstatat(ports, "1/rate", &st, 0) && S_ISREG(st.st_mode));
+	KEEPS(!faccessat(ports, "1/rate", R_OK, 0));
+	contains(openat(ports, "1/../1/state", O_RDONLY), "4: ACTIVE\n");
+	FAILS(openat(ports, "2", O_RDONLY), ENOENT);
+	FAILS(readlinkat(ports, "1", text, sizeof text), EINVAL);
+	KEEPS(d = fdopendir(ports));
+	CHECK(dirfd(d) == ports);
+	while ((e = readdir(d)))
+		n += !strcmp(e->d_name, "1");
+	CHECK(n == 1 && !closedir(d));
+	FAILS(fstat(ports, &st), EBADF); /* closed with it */
+	CHECK((d = opendir(PORT)) && (n = dirfd(d)) >= 0 && n == dirfd(d));
+	CHECK(!fstatat(n, "gids", &st, 0) && S_ISDIR(st.st_mode) && !closedir(d));
+	FAILS(fstat(n, &st), EBADF);
+	CHECK(!fchdir(top) && !access("rnicd0", F_OK) && !chdir("/") && !close(top));
+
+	CHECK((root = open("/", O_RDONLY | O_DIRECTORY)) >= 0);
+	contains(openat(root, "sys/class/infiniband/rnicd0/node_type", O_RDONLY), "1: CA\n");
+	KEEPS(!fstatat(root, "dev/infiniband/uverbs0", &st, 0) && S_ISCHR(st.st_mode));
+	FAILS(openat(root, "sys/class/nothing", O_RDONLY), ENOENT);
+	CHECK(!close(root) && (root = open("/tmp", O_RDONLY | O_DIRECTORY)) >= 0);
+	FAILS(openat(root, "sys/class/infiniband/rnicd0/node_type", O_RDONLY), ENOENT);
+	CHECK(!close(root));
 }
 
 static void links(const char *interface)
@@ -353,6 +393,7 @@ int main(int argc, char **argv)
 	files();
 	kinds();
 	directories();
+	descriptors();
 	links(argv[argc - 1]);
 	working_directory();
 	others();

@@ -1,8 +1,9 @@
 /*
  * The C library's functions for files, in front of it: they answer for the paths of paths.c, and
  * for nothing else. The C library is asked first, so that a path which cannot be read is its
- * affair, and only a path that was read is looked at here. A file is a memory file that cannot be
- * written, so nothing is left behind; a directory is listed, but has no descriptor.
+ * affair, and only a path that was read is looked at here. What is opened is a memory file that
+ * cannot be written, so nothing is left behind; that of a directory has its path, padded to
+ * RV_PATH.
  *
  * Not seen are system calls without the C library, and its own calls (glob, nftw).
  */
@@ -19,62 +20,43 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-/* The C library's own. Handlers of signals call some, so they are looked up early; a constructor
- * that came before ours looks them up itself. */
 #define EACH(x) \
-	x(access) x(chdir) x(closedir) x(dirfd) x(eaccess) x(faccessat) \
-	x(fchdir) x(fopen) x(fopen64) x(fstatat) x(getcwd) x(getxattr) \
-	x(lgetxattr) x(lstat) x(open) x(open64) x(openat) x(openat64) \
-	x(opendir) x(readdir) x(readdir_r) x(readlink) x(readlinkat) \
-	x(realpath) x(rewinddir) x(scandir) x(seekdir) x(stat) x(statx) \
-	x(telldir)
-#define NUMBER(name) N_##name,
-#define NAME(name) #name,
-enum { EACH(NUMBER) FUNCTIONS };
-static const char *const names[] = { EACH(NAME) };
-static void *libc[FUNCTIONS];
-
-static void *next(int function)
-{
-	if (!load_relaxed(&libc[function]))
-		__atomic_store_n(&libc[function], dlsym(RTLD_NEXT, names[function]), __ATOMIC_RELAXED);
-	return libc[function];
-}
-
-__attribute__((constructor)) static void look_up(void)
-{
-	for (int i = 0; i < FUNCTIONS; i++)
-		next(i);
-}
-
-#define NEXT(name) ((__typeof__(&name))next(N_##name))
+	x(access) x(eaccess) x(faccessat) x(fopen) x(fopen64) x(fstat) x(fstatat) x(getxattr) \
+	x(lgetxattr) x(lstat) x(open) x(open64) x(openat) x(openat64) x(readlink) \
+	x(readlinkat) x(realpath) x(stat) x(statx)
+#include "libc.h"
 
 /* Whether what the C library has answered is ours to answer. */
-static bool is_ours(const char *path, bool failed)
+bool rv_is_ours(const char *path, bool failed)
 {
 	return !(failed && errno == EFAULT) && path && rv_path_may_be(path);
 }
 
-/* The same of a path that begins at a descriptor. */
-static bool is_ours_at(int dir, const char *path, bool failed)
+/* Whether a path of ours is meant, without opening another. */
+bool rv_would_be_ours(const char *path)
 {
-	return is_ours(path, failed) && (dir == AT_FDCWD || path[0] == '/');
+	int before = errno;
+	bool is = rv_is_ours(path, NEXT(access)(path, F_OK));
+
+	errno = before;
+	return is;
 }
 
-/* What a path stands for. Of what is here itself, that is like the root's directory, which is there
- * whatever a process has mounted. */
-static int like(const char *path, struct rv_path *p)
+#define LOOKS_LIKE_DIRECTORY(mode, links, size) (S_ISREG(mode) && !(links) && (size) == RV_PATH)
+
+/* The path of a directory of ours that is open. */
+bool rv_path_of_descriptor(int fd, char path[RV_PATH])
 {
-	int error = rv_path_find(path, p);
+	int before = errno;
+	struct stat st;
+	bool is = fd >= 0 && !syscall(SYS_fstat, fd, &st) &&
+		  LOOKS_LIKE_DIRECTORY(st.st_mode, st.st_nlink, st.st_size) &&
+		  syscall(SYS_pread64, fd, path, RV_PATH, 0L) == RV_PATH && !path[RV_PATH - 1] &&
+		  rv_path_may_be(path);
 
-	if (!error && p->kind != RV_ELSEWHERE)
-		strcpy(p->at, "/");
-	return error;
+	errno = before;
+	return is;
 }
-
-#define OF_SYSFS 4096 /* octets of each file there */
-#define MODE(p, mode) ((p)->kind == RV_FILE ? S_IFREG | 0444 : (mode))
-#define INODE(p) (1000u * (1 + (unsigned)(p)->node) + (p)->index)
 
 /* stat, lstat, fstatat: struct stat is the kernel's. glibc before 2.33 has not these names. */
 static int call_stat(int dir, const char *path, struct stat *st, int flags)
@@ -91,6 +73,63 @@ static int call_stat(int dir, const char *path, struct stat *st, int flags)
 	return (int)syscall(SYS_fstatat, dir, path, st, flags);
 #endif
 }
+
+static bool is_root(int fd)
+{
+	struct stat st, root;
+
+	return !syscall(SYS_fstat, fd, &st) && !call_stat(AT_FDCWD, "/", &root, 0) &&
+	       st.st_ino == root.st_ino &&
+	       st.st_dev == root.st_dev;
+}
+
+/* A path that begins at a descriptor: of a directory of ours, or of the root's. */
+static __attribute__((noinline)) const char *below(int dir, const char *path, char whole[RV_PATH])
+{
+	int error = errno;
+	size_t n = 0;
+	bool is;
+
+	if (error == ENOTDIR)
+		is = rv_path_of_descriptor(dir, whole);
+	else
+		is = (!strncmp(path, "sys/", 4) || !strncmp(path, "dev/", 4)) && is_root(dir);
+	if (is && error == ENOTDIR)
+		n = strlen(whole);
+	is = is && n + 1 + strlen(path) < RV_PATH;
+	if (is) {
+		whole[n] = '/';
+		strcpy(whole + n + 1, path);
+		is = rv_path_may_be(whole);
+	}
+	errno = error;
+	return is ? whole : NULL;
+}
+
+/* The path that is ours to answer for, or NULL. */
+static const char *ours_at(int dir, const char *path, bool failed, char whole[RV_PATH])
+{
+	if (!path || (failed && errno == EFAULT))
+		return NULL;
+	if (dir == AT_FDCWD || path[0] == '/')
+		return rv_path_may_be(path) ? path : NULL;
+	return failed && (errno == ENOTDIR || errno == ENOENT) ? below(dir, path, whole) : NULL;
+}
+
+/* What a path stands for. Of what is here itself, that is like the root's directory, which is there
+ * whatever a process has mounted. */
+static int like(const char *path, struct rv_path *p)
+{
+	int error = rv_path_find(path, p);
+
+	if (!error && p->kind != RV_ELSEWHERE)
+		strcpy(p->at, "/");
+	return error;
+}
+
+#define OF_SYSFS 4096 /* octets of each file there */
+#define MODE(p, mode) ((p)->kind == RV_FILE ? S_IFREG | 0444 : (mode))
+#define INODE(p) (1000u * (1 + (unsigned)(p)->node) + (p)->index)
 
 static __attribute__((noinline)) int stat_ours(const char *path, struct stat *st, int flags)
 {
@@ -110,14 +149,29 @@ static __attribute__((noinline)) int stat_ours(const char *path, struct stat *st
 	return 0;
 }
 
+/* Of what is open already. */
+static int opened_stat(int fd, struct stat *st)
+{
+	char path[RV_PATH];
+
+	if (!LOOKS_LIKE_DIRECTORY(st->st_mode, st->st_nlink, st->st_size) ||
+	    !rv_path_of_descriptor(fd, path))
+		return 0;
+	return stat_ours(path, st, 0);
+}
+
 static int any_stat(int dir, const char *path, struct stat *st, int flags)
 {
+	char whole[RV_PATH];
 	int before = errno, failed = call_stat(dir, path, st, flags);
 
-	if (!is_ours_at(dir, path, failed))
+	if (!failed && flags & AT_EMPTY_PATH && !*path)
+		return opened_stat(dir, st);
+	path = ours_at(dir, path, failed, whole);
+	if (!path)
 		return failed;
 	errno = before;
-	return stat_ours(path, st, flags);
+	return stat_ours(path, st, flags & ~AT_EMPTY_PATH);
 }
 
 int stat(const char *path, struct stat *st)
@@ -135,43 +189,65 @@ int fstatat(int dir, const char *path, struct stat *st, int flags)
 	return any_stat(dir, path, st, flags);
 }
 
+static int any_fstat(int fd, struct stat *st)
+{
+	int failed = next(N_fstat) ? NEXT(fstat)(fd, st) : (int)syscall(SYS_fstat, fd, st);
+
+	return failed ? failed : opened_stat(fd, st);
+}
+
+int fstat(int fd, struct stat *st)
+{
+	return any_fstat(fd, st);
+}
+
+int fstat64(int fd, struct stat64 *st)
+{
+	return any_fstat(fd, (struct stat *)st);
+}
+
 int stat64(const char *path, struct stat64 *st)
 {
-	return stat(path, (struct stat *)st);
+	return any_stat(AT_FDCWD, path, (struct stat *)st, 0);
 }
 
 int lstat64(const char *path, struct stat64 *st)
 {
-	return lstat(path, (struct stat *)st);
+	return any_stat(AT_FDCWD, path, (struct stat *)st, AT_SYMLINK_NOFOLLOW);
 }
 
 int fstatat64(int dir, const char *path, struct stat64 *st, int flags)
 {
-	return fstatat(dir, path, (struct stat *)st, flags);
+	return any_stat(dir, path, (struct stat *)st, flags);
 }
 
-/* As programs have them that were linked before glibc 2.33. */
-#define OLD(old, new, type)                                                 \
-	int old(int version, const char *path, type *st);                   \
-	int old(int version, const char *path, type *st)                    \
-	{                                                                   \
-		return version & ~1 ? rv_fail(EINVAL) : new (path, st);     \
+/*
+ * As programs have them that were linked before glibc 2.33. None calls another function here by its
+ * name, under which a sanitizer may be that calls this one.
+ */
+#define OLD(name, what, at, answer)                               \
+	int name(int version, what at, void *st);                 \
+	int name(int version, what at, void *st)                  \
+	{                                                         \
+		return version & ~1 ? rv_fail(EINVAL) : (answer); \
 	}
-OLD(__xstat, stat, struct stat)
-OLD(__xstat64, stat64, struct stat64)
-OLD(__lxstat, lstat, struct stat)
-OLD(__lxstat64, lstat64, struct stat64)
+OLD(__xstat, const char *, path, any_stat(AT_FDCWD, path, st, 0))
+OLD(__xstat64, const char *, path, any_stat(AT_FDCWD, path, st, 0))
+OLD(__lxstat, const char *, path, any_stat(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW))
+OLD(__lxstat64, const char *, path, any_stat(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW))
+OLD(__fxstat, int, fd, any_fstat(fd, st))
+OLD(__fxstat64, int, fd, any_fstat(fd, st))
 
 int __fxstatat(int version, int dir, const char *path, struct stat *st, int flags);
 int __fxstatat(int version, int dir, const char *path, struct stat *st, int flags)
 {
-	return version & ~1 ? rv_fail(EINVAL) : fstatat(dir, path, st, flags);
+	return version & ~1 ? rv_fail(EINVAL) : any_stat(dir, path, st, flags);
 }
 
 int __fxstatat64(int version, int dir, const char *path, struct stat64 *st, int flags);
 int __fxstatat64(int version, int dir, const char *path, struct stat64 *st, int flags)
 {
-	return __fxstatat(version, dir, path, (struct stat *)st, flags);
+	return version & ~1 ? rv_fail(EINVAL) : any_stat(dir, path, (struct stat *)st, flags);
 }
 
 static __attribute__((noinline)) int statx_ours(const char *path, int flags, unsigned int mask,
@@ -195,12 +271,21 @@ static __attribute__((noinline)) int statx_ours(const char *path, int flags, uns
 
 int statx(int dir, const char *path, int flags, unsigned int mask, struct statx *st)
 {
+	char whole[RV_PATH];
 	int before = errno, failed = NEXT(statx)(dir, path, flags, mask, st);
 
-	if (!is_ours_at(dir, path, failed))
+	if (!failed && flags & AT_EMPTY_PATH && !*path) {
+		if (!LOOKS_LIKE_DIRECTORY(st->stx_mode, st->stx_nlink, st->stx_size) ||
+		    !rv_path_of_descriptor(dir, whole))
+			return 0;
+		path = whole;
+	} else {
+		path = ours_at(dir, path, failed, whole);
+	}
+	if (!path)
 		return failed;
 	errno = before;
-	return statx_ours(path, flags, mask, st);
+	return statx_ours(path, flags & ~AT_EMPTY_PATH, mask, st);
 }
 
 static __attribute__((noinline)) int access_ours(const char *path, int mode)
@@ -217,7 +302,7 @@ int access(const char *path, int mode)
 {
 	int before = errno, failed = NEXT(access)(path, mode);
 
-	if (!is_ours(path, failed))
+	if (!rv_is_ours(path, failed))
 		return failed;
 	errno = before;
 	return access_ours(path, mode);
@@ -225,9 +310,11 @@ int access(const char *path, int mode)
 
 int faccessat(int dir, const char *path, int mode, int flags)
 {
+	char whole[RV_PATH];
 	int before = errno, failed = NEXT(faccessat)(dir, path, mode, flags);
 
-	if (!is_ours_at(dir, path, failed))
+	path = ours_at(dir, path, failed, whole);
+	if (!path)
 		return failed;
 	errno = before;
 	return access_ours(path, mode);
@@ -237,7 +324,7 @@ int eaccess(const char *path, int mode)
 {
 	int before = errno, failed = NEXT(eaccess)(path, mode);
 
-	if (!is_ours(path, failed))
+	if (!rv_is_ours(path, failed))
 		return failed;
 	errno = before;
 	return access_ours(path, mode);
@@ -248,20 +335,11 @@ int euidaccess(const char *path, int mode)
 	return eaccess(path, mode);
 }
 
-/* A descriptor of what is in a file; -1 and errno. */
-static int open_text(const struct rv_path *p, int flags)
+/* A file in memory; -1 and errno. */
+static int open_memory(const char *text, int n, int flags)
 {
-	char text[RV_TEXT];
-	int n, fd;
+	int fd = memfd_create("rnicd", (flags & O_CLOEXEC ? MFD_CLOEXEC : 0) | MFD_ALLOW_SEALING);
 
-	if ((flags & O_ACCMODE) != O_RDONLY)
-		return rv_fail(EACCES);
-	if (flags & O_DIRECTORY)
-		return rv_fail(ENOTDIR);
-	n = rv_path_text(p, text, sizeof text);
-	if (n < 0)
-		return rv_fail(-n);
-	fd = memfd_create("rnicd", (flags & O_CLOEXEC ? MFD_CLOEXEC : 0) | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return -1;
 	if (syscall(SYS_pwrite64, fd, text, n, 0L) != n || fchmod(fd, 0444) ||
@@ -273,6 +351,29 @@ static int open_text(const struct rv_path *p, int flags)
 		return rv_fail(error);
 	}
 	return fd;
+}
+
+int rv_open_directory(const char *path, int flags)
+{
+	char padded[RV_PATH] = "";
+
+	strcpy(padded, path);
+	return open_memory(padded, RV_PATH, flags);
+}
+
+static int open_text(const struct rv_path *p, int flags)
+{
+	char text[RV_TEXT];
+	int n;
+
+	if ((flags & O_ACCMODE) != O_RDONLY)
+		return rv_fail(EACCES);
+	if (flags & O_DIRECTORY)
+		return rv_fail(ENOTDIR);
+	n = rv_path_text(p, text, sizeof text);
+	if (n < 0)
+		return rv_fail(-n);
+	return open_memory(text, n, flags);
 }
 
 static __attribute__((noinline)) int open_ours(const char *path, int flags, mode_t mode, int had)
@@ -287,7 +388,7 @@ static __attribute__((noinline)) int open_ours(const char *path, int flags, mode
 	if (p.kind == RV_ELSEWHERE)
 		return NEXT(open)(p.at, flags & ~(O_CREAT | O_TRUNC), mode);
 	if (p.kind == RV_DIRECTORY)
-		return rv_fail((flags & O_ACCMODE) == O_RDONLY ? EACCES : EISDIR);
+		return flags & (O_ACCMODE | O_CREAT) ? rv_fail(EISDIR) : rv_open_directory(p.at, flags);
 	return open_text(&p, flags);
 }
 
@@ -298,7 +399,10 @@ static mode_t mode_of(int flags, va_list more)
 
 static int opened(int dir, int fd, const char *path, int flags, mode_t mode, int before)
 {
-	if (!is_ours_at(dir, path, fd < 0))
+	char whole[RV_PATH];
+
+	path = ours_at(dir, path, fd < 0, whole);
+	if (!path)
 		return fd;
 	errno = before;
 	return open_ours(path, flags, mode, fd);
@@ -371,233 +475,14 @@ static __attribute__((noinline)) FILE *fopen_ours(const char *path, const char *
 	return f;
 }
 
-/* Whether a file of ours is meant, without opening another. */
-static bool would_be_ours(const char *path)
-{
-	int before = errno;
-	bool is = is_ours(path, NEXT(access)(path, F_OK));
-
-	errno = before;
-	return is;
-}
-
 FILE *fopen(const char *path, const char *mode)
 {
-	return would_be_ours(path) ? fopen_ours(path, mode) : NEXT(fopen)(path, mode);
+	return rv_would_be_ours(path) ? fopen_ours(path, mode) : NEXT(fopen)(path, mode);
 }
 
 FILE *fopen64(const char *path, const char *mode)
 {
-	return would_be_ours(path) ? fopen_ours(path, mode) : NEXT(fopen64)(path, mode);
-}
-
-/* Directories of ours that are open. What the C library has never lies in between. */
-#define DIRECTORIES 32
-
-static struct directory {
-	uint32_t open;
-	int node;
-	int at; /* entries that were read */
-	struct dirent entry;
-} directories[DIRECTORIES];
-
-static struct directory *ours(DIR *d)
-{
-	struct directory *o = (struct directory *)d;
-
-	return o >= directories && o < directories + DIRECTORIES ? o : NULL;
-}
-
-static __attribute__((noinline)) DIR *opendir_ours(const char *path)
-{
-	struct rv_path p;
-	int error = rv_path_find(path, &p);
-
-	if (!error && p.kind == RV_ELSEWHERE)
-		return NEXT(opendir)(p.at);
-	if (!error && p.kind == RV_FILE)
-		error = ENOTDIR;
-	for (int i = 0; !error && i < DIRECTORIES; i++)
-		if (!__atomic_exchange_n(&directories[i].open, 1, __ATOMIC_ACQUIRE)) {
-			directories[i].node = p.node;
-			directories[i].at = 0;
-			return (DIR *)&directories[i];
-		}
-	errno = error ? error : EMFILE;
-	return NULL;
-}
-
-DIR *opendir(const char *path)
-{
-	int before = errno;
-	DIR *d = NEXT(opendir)(path);
-
-	if (!is_ours(path, !d))
-		return d;
-	if (d)
-		NEXT(closedir)(d);
-	errno = before;
-	return opendir_ours(path);
-}
-
-/* Entry at of a directory: ".", "..", and what is in it. */
-static bool entry(int node, int at, struct dirent *e)
-{
-	char name[RV_NAME];
-
-	e->d_type = DT_DIR;
-	if (at < 2)
-		strcpy(name, at ? ".." : ".");
-	else if (!rv_path_child(node, at - 2, name, &e->d_type))
-		return false;
-	e->d_ino = 1; /* some number */
-	e->d_off = at + 1;
-	e->d_reclen = sizeof *e;
-	strcpy(e->d_name, name);
-	return true;
-}
-
-struct dirent *readdir(DIR *d)
-{
-	struct directory *o = ours(d);
-
-	if (!o)
-		return NEXT(readdir)(d);
-	if (!entry(o->node, o->at, &o->entry))
-		return NULL;
-	o->at++;
-	return &o->entry;
-}
-
-struct dirent64 *readdir64(DIR *d)
-{
-	return (struct dirent64 *)readdir(d);
-}
-
-static int read_next(DIR *d, struct dirent *e, struct dirent **result)
-{
-	struct directory *o = ours(d);
-
-	if (!o)
-		return ((int (*)(DIR *, struct dirent *, struct dirent **))next(N_readdir_r))(d, e, result);
-	*result = entry(o->node, o->at, e) ? e : NULL;
-	o->at += *result != NULL;
-	return 0;
-}
-
-int readdir_r(DIR *d, struct dirent *e, struct dirent **result)
-{
-	return read_next(d, e, result);
-}
-
-int readdir64_r(DIR *d, struct dirent64 *e, struct dirent64 **result)
-{
-	return read_next(d, (struct dirent *)e, (struct dirent **)result);
-}
-
-int closedir(DIR *d)
-{
-	struct directory *o = ours(d);
-
-	if (!o)
-		return NEXT(closedir)(d);
-	store_release(&o->open, 0);
-	return 0;
-}
-
-int dirfd(DIR *d)
-{
-	return ours(d) ? rv_fail(ENOTSUP) : NEXT(dirfd)(d);
-}
-
-void rewinddir(DIR *d)
-{
-	struct directory *o = ours(d);
-
-	if (o)
-		o->at = 0;
-	else
-		NEXT(rewinddir)(d);
-}
-
-long telldir(DIR *d)
-{
-	struct directory *o = ours(d);
-
-	return o ? o->at : NEXT(telldir)(d);
-}
-
-void seekdir(DIR *d, long at)
-{
-	struct directory *o = ours(d);
-
-	if (o)
-		o->at = (int)at;
-	else
-		NEXT(seekdir)(d, at);
-}
-
-typedef int chooses(const struct dirent *);
-typedef int compares(const struct dirent **, const struct dirent **);
-
-static void free_list(struct dirent **list, int n)
-{
-	while (n > 0)
-		free(list[--n]);
-	free(list);
-}
-
-static int list_ours(int node, struct dirent ***result, chooses *choose, compares *compare)
-{
-	struct dirent e, **list = NULL, **more;
-	int n = 0;
-
-	for (int at = 0; entry(node, at, &e); at++) {
-		if (choose && !choose(&e))
-			continue;
-		more = realloc(list, (size_t)(n + 1) * sizeof *list);
-		if (!more || !(more[n] = malloc(sizeof e))) {
-			free_list(more ? more : list, n);
-			return rv_fail(ENOMEM);
-		}
-		list = more;
-		*list[n++] = e;
-	}
-	if (n && compare)
-		qsort(list, (size_t)n, sizeof *list, (int (*)(const void *, const void *))compare);
-	*result = list;
-	return n;
-}
-
-static __attribute__((noinline)) int scandir_ours(const char *path, struct dirent ***list,
-						  chooses *choose, compares *compare)
-{
-	struct rv_path p;
-	int error = rv_path_find(path, &p);
-
-	if (error || p.kind == RV_FILE)
-		return rv_fail(error ? error : ENOTDIR);
-	if (p.kind == RV_ELSEWHERE)
-		return NEXT(scandir)(p.at, list, choose, compare);
-	return list_ours(p.node, list, choose, compare);
-}
-
-int scandir(const char *path, struct dirent ***list, chooses *choose, compares *compare)
-{
-	int before = errno, n = NEXT(scandir)(path, list, choose, compare);
-
-	if (!is_ours(path, n < 0))
-		return n;
-	if (n >= 0)
-		free_list(*list, n);
-	errno = before;
-	return scandir_ours(path, list, choose, compare);
-}
-
-int scandir64(const char *path, struct dirent64 ***list, int (*choose)(const struct dirent64 *),
-	      int (*compare)(const struct dirent64 **, const struct dirent64 **))
-{
-	return scandir(path, (struct dirent ***)list, (chooses *)choose, (compares *)compare);
+	return rv_would_be_ours(path) ? fopen_ours(path, mode) : NEXT(fopen64)(path, mode);
 }
 
 /* Where a link of the kernel's leads, from here. */
@@ -624,7 +509,7 @@ ssize_t readlink(const char *path, char *to, size_t size)
 	int before = errno;
 	ssize_t n = NEXT(readlink)(path, to, size);
 
-	if (!is_ours(path, n < 0))
+	if (!rv_is_ours(path, n < 0))
 		return n;
 	errno = before;
 	return readlink_ours(path, to, size);
@@ -632,10 +517,12 @@ ssize_t readlink(const char *path, char *to, size_t size)
 
 ssize_t readlinkat(int dir, const char *path, char *to, size_t size)
 {
+	char whole[RV_PATH];
 	int before = errno;
 	ssize_t n = NEXT(readlinkat)(dir, path, to, size);
 
-	if (!is_ours_at(dir, path, n < 0))
+	path = ours_at(dir, path, n < 0, whole);
+	if (!path)
 		return n;
 	errno = before;
 	return readlink_ours(path, to, size);
@@ -644,7 +531,7 @@ ssize_t readlinkat(int dir, const char *path, char *to, size_t size)
 /* ls looks for lists of rights. */
 static ssize_t no_attribute(ssize_t n, const char *path)
 {
-	return is_ours(path, n < 0) ? rv_fail(EOPNOTSUPP) : n;
+	return rv_is_ours(path, n < 0) ? rv_fail(EOPNOTSUPP) : n;
 }
 
 ssize_t getxattr(const char *path, const char *name, void *value, size_t size)
@@ -695,7 +582,7 @@ char *realpath(const char *path, char *to)
 	int before = errno;
 	char *found = NEXT(realpath)(path, to);
 
-	if (!is_ours(path, !found))
+	if (!rv_is_ours(path, !found))
 		return found;
 	if (!to)
 		free(found);
@@ -714,63 +601,4 @@ char *__realpath_chk(const char *path, char *to, size_t room)
 char *canonicalize_file_name(const char *path)
 {
 	return realpath(path, NULL);
-}
-
-/* In a directory of ours the process is in one of the kernel's that it cannot write, in truth. */
-static __attribute__((noinline)) int chdir_ours(const char *path)
-{
-	struct rv_path p;
-	int error = rv_path_find(path, &p);
-
-	if (error || p.kind == RV_FILE)
-		return rv_fail(error ? error : ENOTDIR);
-	if (NEXT(chdir)(p.kind == RV_ELSEWHERE ? p.at : "/sys/class"))
-		return -1;
-	rv_path_enter(p.kind == RV_ELSEWHERE ? "" : p.at);
-	return 0;
-}
-
-int chdir(const char *path)
-{
-	int failed;
-
-	if (would_be_ours(path))
-		return chdir_ours(path);
-	failed = NEXT(chdir)(path);
-	if (!failed)
-		rv_path_enter("");
-	return failed;
-}
-
-int fchdir(int fd)
-{
-	int failed = NEXT(fchdir)(fd);
-
-	if (!failed)
-		rv_path_enter("");
-	return failed;
-}
-
-char *getcwd(char *to, size_t size)
-{
-	const char *here = rv_path_here();
-	size_t n = strlen(here) + 1;
-
-	if (n == 1)
-		return NEXT(getcwd)(to, size);
-	if ((to || size) && size < n) {
-		errno = to && !size ? EINVAL : ERANGE;
-		return NULL;
-	}
-	if (!to && !(to = malloc(size ? size : n)))
-		return NULL;
-	return strcpy(to, here);
-}
-
-char *__getcwd_chk(char *to, size_t size, size_t room);
-char *__getcwd_chk(char *to, size_t size, size_t room)
-{
-	if (size > room)
-		__chk_fail();
-	return getcwd(to, size);
 }

@@ -6,7 +6,8 @@
  * The interface of the first GID is the parent of the device. Where that interface has a device of
  * the kernel's, so has ours, with its processors and its place on the bus.
  *
- * This file and files.c are built without sanitizers, which call the C library early.
+ * This file, files.c and directories.c are built without sanitizers, which call the C library
+ * early.
  */
 #include "shim.h"
 
@@ -249,6 +250,11 @@ int rv_path_find(const char *path, struct rv_path *p)
 		return 0;
 	}
 	return ENOENT;
+}
+
+const char *rv_path_of(int directory)
+{
+	return nodes[directory].path;
 }
 
 /* Numbers of 16 bits, as sysfs has GIDs. */

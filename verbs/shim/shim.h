@@ -8,7 +8,7 @@
  *	gid.c       its GIDs, from the addresses in use
  *	ah.c        address handles
  *	paths.c     its files in /sys and /dev, as a table
- *	files.c     the C library's functions that find them
+ *	files.c     the C library's functions that find them; directories.c, libc.h
  *	context.c   an opened device: its operations
  *	memory.c    domains, regions, windows
  *	channel.c   completion channels and asynchronous events
@@ -283,6 +283,13 @@ void rv_path_enter(const char *directory); /* empty: one of the kernel's */
 const char *rv_path_here(void);
 int rv_path_text(const struct rv_path *p, char *text, size_t size);
 bool rv_path_child(int directory, int nth, char name[RV_NAME], unsigned char *type);
+const char *rv_path_of(int directory);
+
+/* files.c */
+bool rv_is_ours(const char *path, bool failed);
+bool rv_would_be_ours(const char *path);
+bool rv_path_of_descriptor(int fd, char path[RV_PATH]);
+int rv_open_directory(const char *path, int flags);
 
 struct rv_mr {
 	struct ibv_mr mr;
