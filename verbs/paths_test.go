@@ -65,4 +65,7 @@ func TestPathsOfAnRNIC(t *testing.T) {
 	p := l.run("coreutils", "cat", "/sys/class/infiniband/rnicd0/node_type")
 	require.Zero(t, p.Wait(t), "%s", p)
 	require.Equal(t, "4: RNIC\n", p.String())
+	p = l.run("coreutils", "ls", "/sys/class/infiniband/rnicd0/device/net")
+	require.Zero(t, p.Wait(t), "%s", p)
+	require.Equal(t, "lo\n", p.String())
 }

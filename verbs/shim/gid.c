@@ -5,7 +5,8 @@
  * nothing without an interface, which a GID does not name. An entry keeps its index while its
  * address is there.
  *
- * As iWARP it has one entry, the port's address in the first octets.
+ * As iWARP it has one entry, the port's address in the first octets; the table then says only which
+ * interface the device is at.
  */
 #include "shim.h"
 
@@ -192,7 +193,7 @@ void rv_gids_look(bool opened)
 	struct found all[RV_GIDS] = { 0 }, of_engine[RV_GIDS] = { 0 };
 	int before, error = errno, n, at;
 
-	if (!rv_roce() || (!opened && engine_decides()))
+	if (opened ? !rv_roce() : engine_decides())
 		return;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
 	n = look_at_host(all);
@@ -218,29 +219,28 @@ void rv_gids_look(bool opened)
 	errno = error;
 }
 
-/* The entry. False: there is none; it is zero then. */
-bool rv_gid(uint32_t index, struct rv_gid *g)
+static bool entry(uint32_t index, struct rv_gid *g)
 {
-	bool have;
-
-	memset(g, 0, sizeof *g);
-	if (!rv_roce()) {
-		if (index)
-			return false;
-		/* The GUID is in its second half, where others have it: programs look if it is there. */
-		memcpy(g->gid.raw, fixed_guid, 6);
-		memcpy(g->gid.raw + 8, fixed_guid, 8);
-		return true;
-	}
-	if (index >= RV_GIDS)
-		return false;
 	if (!load_acquire(&looked))
 		rv_gids_look(false);
 	rv_lock(&lock);
 	*g = table[index];
-	have = rv_gid_is_set(g);
 	rv_unlock(&lock);
-	return have;
+	return rv_gid_is_set(g);
+}
+
+/* The entry. False: there is none; it is zero then. */
+bool rv_gid(uint32_t index, struct rv_gid *g)
+{
+	memset(g, 0, sizeof *g);
+	if (rv_roce())
+		return index < RV_GIDS && entry(index, g);
+	if (index)
+		return false;
+	/* The GUID is in its second half, where others have it: programs look if it is there. */
+	memcpy(g->gid.raw, fixed_guid, 6);
+	memcpy(g->gid.raw + 8, fixed_guid, 8);
+	return true;
 }
 
 int rv_gid_index(const union ibv_gid *gid)
@@ -282,7 +282,7 @@ void rv_link(struct rv_link *l)
 
 	memset(l, 0, sizeof *l);
 	l->mbps = -1;
-	for (uint32_t i = 0; i < rv_gids() && !rv_gid(i, &g); i++)
+	for (uint32_t i = 0; i < RV_GIDS && !entry(i, &g); i++)
 		;
 	rv_lock(&lock);
 	if (own) {
