@@ -154,6 +154,34 @@ static int gids_only(const struct dirent *e)
 	return !strncmp(e->d_name, "gid", 3);
 }
 
+/* What a list says of its entries is so. */
+static int walk(const char *path)
+{
+	char below[PATH_MAX];
+	struct dirent *e;
+	struct stat st;
+	int n = 0;
+	DIR *d = opendir(path);
+
+	CHECK(d);
+	while ((e = readdir(d))) {
+		snprintf(below, sizeof below, "%s/%s", path, e->d_name);
+		if (lstat(below, &st)) { /* a kernel without NUMA */
+			CHECK(errno == ENOENT && strstr(below, "/device/local_cpu"));
+			continue;
+		}
+		if (IFTODT(st.st_mode) != e->d_type) {
+			fprintf(stderr, "%s: d_type %d\n", below, e->d_type);
+			exit(1);
+		}
+		if (e->d_type == DT_DIR && e->d_name[0] != '.')
+			n += walk(below);
+		n++;
+	}
+	CHECK(!closedir(d));
+	return n;
+}
+
 static void directories(void)
 {
 	struct dirent **list, *e;
@@ -182,6 +210,8 @@ static void directories(void)
 
 	for (int i = 0; i < 100; i++) /* none is lost */
 		CHECK((d = opendir("/sys/class/infiniband")) && !closedir(d));
+	CHECK(walk("/sys/class/infiniband") > 200 && walk("/sys/class/infiniband_verbs") > 5);
+	CHECK(walk("/dev/infiniband") == 4);
 	CHECK(!opendir(PORT "/rate") && errno == ENOTDIR);
 	CHECK(!opendir(PORT "/nothing") && errno == ENOENT);
 

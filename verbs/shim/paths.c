@@ -309,6 +309,7 @@ int rv_path_text(const struct rv_path *p, char *text, size_t size)
 bool rv_path_child(int directory, int nth, char name[RV_NAME], unsigned char *type)
 {
 	size_t n = strlen(nodes[directory].path);
+	char real[64 + IF_NAMESIZE];
 
 	for (int i = 0; i < NODES; i++) {
 		const char *path = nodes[i].path;
@@ -327,8 +328,8 @@ bool rv_path_child(int directory, int nth, char name[RV_NAME], unsigned char *ty
 			*type = DT_LNK;
 		} else if (begins(path, DEV "/")) {
 			*type = DT_CHR;
-		} else if (!strcmp(path, UVERBS "/device")) {
-			*type = DT_DIR;
+		} else if (!strcmp(path, DEVICE "/device") || !strcmp(path, UVERBS "/device")) {
+			*type = has_device(real, sizeof real) ? DT_LNK : DT_DIR;
 		}
 		if ((uint32_t)nth < many) {
 			if (!strcmp(name, "#"))
