@@ -242,8 +242,9 @@ func (l *Loop) turn(read, look bool) (work int) {
 	if l.more.Load() {
 		work += l.runFuncs()
 	}
-	if l.rang.Load() != nil {
+	if l.rang.Load() != nil { // before the read, for somebody may wait for the answer
 		work += l.serveRung()
+		l.serveActive()
 	}
 	if read && l.conns > 0 || len(l.ready) > 0 {
 		work += l.read(look)

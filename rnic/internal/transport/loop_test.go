@@ -176,6 +176,21 @@ func TestLoopBellTellsOfWaits(t *testing.T) {
 	require.True(t, r.stay())
 }
 
+// What was posted leaves before a Turn reads: the other end may wait for it, and a read that finds
+// nothing takes as long as a send.
+func TestTurnSendsFirst(t *testing.T) {
+	l := newLoop(t)
+	order := ""
+	s := &member{conn: &scripted{received: func() bool { order += "r"; return true },
+		served: func() { order += "s" }}}
+	l.conns, l.hot, l.running = 1, s, true
+	l.wake(s)
+	require.Equal(t, 2, l.turn(true, false))
+	require.Equal(t, "sr", order)
+	require.Equal(t, 1, l.turn(true, false))
+	require.Equal(t, "srr", order)
+}
+
 // A descriptor that the program closes by mistake ends its connection, not the process, and what
 // has its number afterwards is left alone.
 func TestDescriptorClosedByMistake(t *testing.T) {
