@@ -3,7 +3,7 @@
 // an engine (package qp), and is driven by a transport (package transport).
 //
 // A Connection and its Endpoint belong to the goroutine that drives the connection: the Poller's,
-// or, over a kernel socket, the one that holds the transport's mutex. Methods for any goroutine
+// or, over a kernel socket, the one that holds the transport's Loop. Methods for any goroutine
 // say so. Other goroutines use transport.Conn.Submit.
 //
 // Its files, in reading order:

@@ -14,7 +14,7 @@ import (
 // start-up frame. Where there is no slot for one that comes in, the oldest silent one gives way,
 // as on a Poller (stack.Conn.SetSilent).
 //
-// Everything is for any goroutine, also with the mutex of a KernelConn held. Nothing above is
+// Everything is for any goroutine, also one that holds a Loop. Nothing above is
 // called.
 type Slots struct {
 	max, peerMax int

@@ -14,7 +14,7 @@ import (
 // Conn is a transport connection under MPA: our TCP on a Poller, or a kernel socket. Wake and
 // Submit are for any goroutine; a Poller's must not wait for room in Submit (stack.ErrBusy).
 // Everything else is for the goroutine that drives the connection: the Poller's, or the one that
-// holds the KernelConn's mutex.
+// holds the Loop.
 type Conn interface {
 	Wake()               // work was posted
 	Submit(func()) error // runs the function on the driving goroutine
