@@ -65,7 +65,7 @@ func (l *life) Written() {
 // in vain; those after it, and what is posted from then on, are flushed.
 func (l *life) sent(c rnic.Completion) {
 	if c.Status != rnic.Success && !l.q.way.failed.Swap(true) && c.Status == rnic.Flushed {
-		c.Status = statusUnanswered
+		c.Status = rnic.RetryExceeded
 	}
 	l.q.sent(c)
 }

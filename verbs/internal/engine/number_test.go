@@ -3,6 +3,7 @@ package engine
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -51,4 +52,12 @@ func TestNamesCompare(t *testing.T) {
 	require.True(t, nameOf("fe80::1", 1).at(netip.MustParseAddr("fe80::1%eth0")))
 	require.Equal(t, "0xffffff at 10.0.0.1", order[1].String())
 	require.Equal(t, netip.MustParseAddrPort("10.0.0.1:32767"), order[1].port())
+}
+
+// Some of the table's rows, the first and the last among them.
+func TestRNRTime(t *testing.T) {
+	for code, us := range map[uint8]int{0: 655360, 1: 10, 2: 20, 3: 30, 4: 40, 5: 60, 12: 640, 13: 960,
+		14: 1280, 30: 327680, 31: 491520} {
+		require.Equal(t, time.Duration(us)*time.Microsecond, rnrTime(code), "code %d", code)
+	}
 }

@@ -15,9 +15,6 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// statusUnanswered is that of a request that the peer has not answered.
-const statusUnanswered = rnic.RemoteOperation
-
 // way is how a queue pair gets to its peer that is connected by number, and what it is without a
 // peer.
 //
@@ -46,7 +43,7 @@ type way struct {
 	current   atomic.Pointer[life] // that sends; nil: not in service
 	failed    atomic.Bool          // a completion has told why, or the program has asked for the end
 	timer     *time.Timer          // until requests are unanswered
-	patience  time.Duration        // for which; 0: for ever
+	retry     rnic.Retry           // after what time; how long a receiver may be not ready
 	heardOf   atomic.Bool          // communication was established, or no longer needs to be told
 	kept      []uint64             // receive buffers that a life has given back
 	flushing  sync.Mutex           // of kept and the rings, in no life
@@ -108,10 +105,12 @@ func (e *Engine) timeQP(c *call) error {
 	if err != nil {
 		return err
 	}
-	q.way.setPatience(uint(c.arg[1]), uint(c.arg[2]))
-	if c.arg[5] != 0 {
-		q.way.ready()
+	timeout, retries, rnr, timer := uint(c.arg[1]), uint(c.arg[2]), int(c.arg[3]&7), uint8(c.arg[4])
+	r := rnic.Retry{Wait: rnrTime(timer & 31), Tries: rnr}
+	if rnr == forEver {
+		r.Tries = -1
 	}
+	q.way.setRetry(timeout, retries, r, c.arg[5] != 0)
 	return nil
 }
 
@@ -120,15 +119,39 @@ func (e *Engine) timeQP(c *call) error {
 // come first, which TCP makes after a second where it has measured nothing yet (RFC 6298).
 const unansweredMin = 2 * time.Second
 
-// setPatience: 4.096 us times 2^timeout is a try, and there are retries+1; timeout 0 is for ever. A
-// device may take up to four times as long (IBTA 9.7.6.1.3), and so do we.
-func (w *way) setPatience(timeout, retries uint) {
+// rnrTime is what a code of min_rnr_timer stands for (IBTA table 45): 10 us times 1, 2, 3, 4, 6, 8,
+// 12 and so on, from code 1; the longest is code 0.
+func rnrTime(code uint8) time.Duration {
+	switch code {
+	case 0:
+		code = 32
+	case 1:
+		return 10 * time.Microsecond
+	}
+	return 10 * time.Microsecond * time.Duration(2+code%2) << (code/2 - 1)
+}
+
+// forEver is rnr_retry's word for it.
+const forEver = 7
+
+// setRetry: 4.096 us times 2^timeout is a try, and there are retries+1; timeout 0 is for ever. A
+// device may take up to four times as long (IBTA 9.7.6.1.3), and so do we. Before RTS the program
+// has said nothing about its own requests.
+func (w *way) setRetry(timeout, retries uint, r rnic.Retry, ready bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.patience = 0
+	if !ready {
+		r.Tries, timeout = -1, 0
+	} else {
+		w.heardOf.Store(true) // it needs no telling any more
+	}
 	if timeout &= 31; timeout > 0 {
 		try := 4096 * time.Nanosecond << timeout
-		w.patience = max(unansweredMin, try*time.Duration(retries&7+1))
+		r.Unanswered = max(unansweredMin, try*time.Duration(retries&7+1))
+	}
+	w.retry = r
+	for _, l := range w.lives {
+		l.rnic.SetRetry(r)
 	}
 }
 
@@ -242,15 +265,15 @@ func (w *way) checkReply(b []byte, want answer) error {
 	return nil
 }
 
-// helloFlags are those of this version.
-const helloFlags = 0
+// helloFlags are those of this version: the connection is in acknowledged mode.
+const helloFlags = 1
 
 // param is how it connects or accepts.
 func (w *way) param(a answer) rnic.ConnParam {
 	h := hello{answer: a, flags: helloFlags, to: w.peer, from: w.own}
 	return rnic.ConnParam{
 		PrivateData: h.put(), PeerToPeer: true, NoCRC: w.q.engine.noCRC, Dialect: rnic.RFC6581,
-		IRD: w.reads, ORD: readDepthMax, LocalAddr: addrPort(w.own.addr()),
+		IRD: w.reads, ORD: readDepthMax, LocalAddr: addrPort(w.own.addr()), Acknowledged: true,
 	}
 }
 
@@ -267,6 +290,7 @@ func (w *way) begin(sends, recvs bool) (*life, error) {
 		return nil, context.Canceled
 	}
 	w.lives = append(w.lives, l)
+	l.rnic.SetRetry(w.retry)
 	w.mu.Unlock()
 	l.permit() // in case it was permitted something else meanwhile
 	return l, nil
@@ -303,8 +327,8 @@ func (w *way) doorbell() {
 	}
 	w.mu.Lock()
 	switch {
-	case w.state == waySeeking && w.timer == nil && w.patience > 0 && w.q.sends.waits():
-		w.timer = time.AfterFunc(w.patience, func() { w.unanswered() })
+	case w.state == waySeeking && w.timer == nil && w.retry.Unanswered > 0 && w.q.sends.waits():
+		w.timer = time.AfterFunc(w.retry.Unanswered, w.unanswered)
 	case w.state == wayServed: // meanwhile
 		l := w.current.Load()
 		w.mu.Unlock()
@@ -490,7 +514,7 @@ func (w *way) flush() {
 func (w *way) flushSend(e *wq.WQE) {
 	st := rnic.Flushed
 	if !w.failed.Swap(true) {
-		st = statusUnanswered
+		st = rnic.RetryExceeded
 	}
 	w.q.sent(rnic.Completion{ID: e.ID, Op: e.Op, Status: st})
 }
@@ -501,9 +525,6 @@ func (w *way) heard() {
 		w.q.ctx.tell(eventCommEst, &w.q.subject)
 	}
 }
-
-// ready is the program's move to RTS: it needs no telling any more.
-func (w *way) ready() { w.heardOf.Store(true) }
 
 // setOver says whether posted receive buffers need a doorbell.
 func (q *qp) setOver(over uint32) {
