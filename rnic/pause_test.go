@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -121,15 +122,17 @@ func pausedPart(t *testing.T, part string) {
 		c := r.newEnd(a, unmarked)
 		go func() { begun <- c.qp.Connect(r.ctx, addr, c.conn) }()
 	}
-	r.until("start-up", func() (begun bool) {
+	var arms atomic.Bool // the loop's goroutine writes it
+	r.until("start-up", func() bool {
 		for _, l := range a.host.Live() {
 			_ = l.Transport.Submit(func() {
-				if begun = l.Transport.Progress() > 0; begun {
+				if l.Transport.Progress() > 0 {
 					l.Transport.SetTimer(l.Transport.Now() + int64(pauseLimit))
+					arms.Store(true)
 				}
 			})
 		}
-		return begun
+		return arms.Load()
 	})
 	fmt.Println("armed")
 	if part == "responder" {

@@ -40,14 +40,17 @@ type Memory struct {
 // NewMemory makes one, for good. Any goroutine.
 func (a *Adapter) NewMemory() *Memory { return &Memory{a.table, a.table.NewReader()} }
 
-// Enter begins a burst: Revoke and Deregister wait for its Exit. It must not block meanwhile.
+// Enter begins a burst: Revoke and Deregister wait for its Exit. The goroutine that has the Memory,
+// which must not block meanwhile.
 func (m *Memory) Enter() { m.reader.Enter() }
 
-// Exit ends the burst. What Find has returned in it must not be touched any more.
+// Exit ends the burst. The same goroutine. What Find has returned in it must not be touched any
+// more.
 func (m *Memory) Exit() { m.reader.Exit() }
 
 // Find returns the octets of s if they are registered with pd and may be read, and with LocalWrite
-// written; ok is false otherwise. A range of no octets is not checked. Between Enter and Exit.
+// written; ok is false otherwise. A range of no octets is not checked. Between Enter and Exit,
+// the same goroutine.
 func (m *Memory) Find(pd *ProtectionDomain, s SGE, need Access) (b []byte, ok bool) {
 	if s.Length == 0 {
 		return nil, true
