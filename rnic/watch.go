@@ -61,7 +61,7 @@ func (m *Memory) Find(pd *ProtectionDomain, s SGE, need Access) (b []byte, ok bo
 }
 
 // Copy copies src to dst, one of which Find has returned and which the application may have
-// unmapped: false, then. Between Enter and Exit.
+// unmapped: false, then. Between Enter and Exit, the same goroutine.
 func (m *Memory) Copy(dst, src []byte) (ok bool) {
 	defer m.recover(debug.SetPanicOnFault(true))
 	copy(dst, src)
