@@ -142,8 +142,12 @@ func (q *Engine) filled(d *ddp.Delivered) *wq.CQE {
 	return c
 }
 
-// publishRecvs publishes the batch of the receive queue.
+// publishRecvs publishes the batch of the receive queue, after what the peer has acknowledged: one
+// that sees its answer may rely on it that the request is complete.
 func (q *Engine) publishRecvs() {
+	if q.ack.on {
+		q.publishSends()
+	}
 	b := q.recv.batch
 	if b.n > 0 {
 		q.posted.Add(-int32(b.n)) // first: an application that has polled these may post as many

@@ -247,9 +247,6 @@ func (q *Engine) recoverPlacement(faults bool) {
 // arrived ends Arrive and ArriveLate: it publishes completions, and acts on thresholds and errors.
 func (q *Engine) arrived() {
 	q.publishRecvs()
-	if q.ack.on {
-		q.publishSends()
-	}
 	q.tellWrites()
 	if q.watch.armed.Load() {
 		q.checkThresholds()
