@@ -65,3 +65,37 @@ func notReady(r *rig, e *end) uint64 {
 	require.NoError(r.t, err)
 	return st.NotReadyRecvd
 }
+
+// What the peer has not acknowledged when it ends the connection completes with an error: the
+// oldest request says which, the others are flushed.
+func TestUnacknowledgedAtTheEnd(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		opt := ackOpts(QPOptions{}, ConnParam{})
+		for name, end := range map[string]func(*QueuePair){
+			"reset": (*QueuePair).Abort, "closed": (*QueuePair).Disconnect,
+		} {
+			s, c := r.connect(opt, opt)
+			c.post(c.write(s, 1, 0, 100), c.send(2, 0, 100), c.send(3, 0, 100))
+			r.until("not ready", func() bool { return notReady(r, c) > 0 })
+			end(s.qp)
+			require.Equal(t, []Status{Success, RetryExceeded, Flushed}, statuses(c.await(3)), name)
+			r.untilDone(c.qp)
+			require.Error(t, c.qp.Err())
+			r.untilDone(s.qp)
+		}
+	})
+}
+
+// A Write that the peer refuses completes with an access error, after those before it.
+func TestRefusedWrite(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		opt := ackOpts(QPOptions{}, ConnParam{})
+		s, c := r.connect(opt, opt)
+		bad := c.write(s, 2, 0, 100)
+		bad.RemoteSTag ^= 1 << 8
+		c.post(c.write(s, 1, 0, 100), bad, c.write(s, 3, 0, 100))
+		require.Equal(t, []Status{Success, RemoteAccess, Flushed}, statuses(c.await(3)))
+		r.untilDone(c.qp)
+		r.untilDone(s.qp)
+	})
+}
