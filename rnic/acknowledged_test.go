@@ -99,3 +99,19 @@ func TestRefusedWrite(t *testing.T) {
 		r.untilDone(s.qp)
 	})
 }
+
+// An error of this end's own does not keep from completing what was sent before it.
+func TestLocalErrorAfterWrites(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		for _, n := range []int{10, 4000} {
+			opt := ackOpts(QPOptions{}, ConnParam{})
+			s, c := r.connect(opt, opt)
+			bad := c.write(s, 3, 0, n)
+			bad.Local.STag ^= 1 << 8
+			c.post(c.write(s, 1, 0, 100), c.write(s, 2, 0, 5000), bad, c.write(s, 4, 0, 100))
+			require.Equal(t, []Status{Success, Success, LocalProtection, Flushed}, statuses(c.await(4)))
+			r.untilDone(c.qp)
+			r.untilDone(s.qp)
+		}
+	})
+}

@@ -315,10 +315,12 @@ func (q *Engine) begin() bool {
 	if wr.Op == wq.OpRead { // the Response is placed by the rights of this stream
 		s.from.stream, s.from.need = q.Stream, mem.LocalWrite
 	}
-	if wr.Op <= wq.OpRead && (s.size > uncutMax || wr.Op == wq.OpRead) && s.size > 0 &&
+	if wr.Op <= wq.OpRead && (s.size > uncutMax || wr.Op == wq.OpRead || q.ack.on) && s.size > 0 &&
 		q.checkSource() != mem.CheckOK ||
 		wr.Op.IsAtomic() && wr.Local.Length > 0 && q.checkOriginal() != mem.CheckOK {
-		q.localError(wq.LocalProtection)
+		if s.held = q.ack.on && q.ack.cursor != q.requester.sent.head; !s.held {
+			q.localError(wq.LocalProtection)
+		} // else when all before it have been acknowledged: the error resets the connection
 		return false
 	}
 	switch wr.Op {
