@@ -46,6 +46,7 @@
 //	rx_ipv6.go           IPv6 and its extension headers
 //	rx_fragment.go       fragments of either
 //	rx_tcp.go            the TCP header
+//	rx_udp.go            UDP: its ports, and what comes there
 //	rx_icmp.go           ICMP messages
 //	rx_coalesce.go       joins frames with consecutive octets to one segment
 //
@@ -76,6 +77,7 @@
 //
 //	tx.go                sender: tcp.Conn.Next, as long as a connection may send
 //	tx_pull.go           Upper.Pull: the next segments
+//	tx_udp.go            a datagram of UDP
 //	tx_emit.go           transmitter: a segment becomes a frame; who owns a Buf that was sent
 //	tx_answer.go         a RST, or a SYN,ACK, in the Buf of what it answers
 //	tx_headers.go        TCP and IP headers

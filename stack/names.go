@@ -8,6 +8,7 @@ import (
 // Names of types that Config, Counters and AddrStatus contain, for programs that make a Poller.
 type (
 	MAC              = inet.MAC
+	Addr             = inet.Addr
 	Route            = inet.Route
 	NeighbourConfig  = inet.NeighbourConfig
 	NeighbourStats   = inet.NeighbourStats

@@ -32,6 +32,8 @@ func (p *Poller) frame(b mem.Buf) {
 		done = p.deliver()
 	case foundError:
 		p.icmpError(p.rx.icmpError)
+	case foundDatagram:
+		p.rx.udpTo.Datagram(&p.rx.datagram)
 	}
 	if done {
 		p.dead.add(p.rx.buf)

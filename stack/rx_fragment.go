@@ -22,6 +22,10 @@ func (r *receiver) fragment4(now int64, src inet.MAC, ip *inet.IPv4, payload, pa
 		return r.tcpWhole(src, &ip.Src, &ip.Dst, whole)
 	case inet.ProtoICMP:
 		return r.icmp(mem.NoBuf, src, ip, whole)
+	case inet.ProtoUDP:
+		f, drop := r.udp(r.buf, &ip.Src, &ip.Dst, r.host.ReassembledTOS(), whole, false)
+		r.drop(drop)
+		return f
 	}
 	return r.drop(inet.DropProto)
 }
@@ -64,6 +68,10 @@ func (r *receiver) fragment6(now int64, src inet.MAC, ip *inet.IPv6, c *inet.Cha
 		return r.tcpWhole(src, &ip.Src, &ip.Dst, whole)
 	case inet.ProtoICMPv6:
 		return r.icmp6(now, mem.NoBuf, src, ip, whole, false, false)
+	case inet.ProtoUDP:
+		f, drop := r.udp(r.buf, &ip.Src, &ip.Dst, r.host.ReassembledTOS(), whole, false)
+		r.drop(drop)
+		return f
 	}
 	return r.drop(inet.DropProto)
 }

@@ -12,6 +12,7 @@ func (r *receiver) ipv4(now int64, b mem.Buf, src inet.MAC, datagram []byte) fou
 		return r.drop(inet.DropChecksum)
 	}
 	good := flags&mem.RxChecksumGood != 0
+	var f found
 	ip, payload, drop := inet.ParseIPv4(datagram, good)
 	fragment := drop == inet.DropFragment
 	switch {
@@ -26,14 +27,22 @@ func (r *receiver) ipv4(now int64, b mem.Buf, src inet.MAC, datagram []byte) fou
 		return r.tcp(b, src, &ip.Src, &ip.Dst, ip.TOS, payload, good)
 	case ip.Proto == inet.ProtoICMP:
 		return r.icmp(b, src, &ip, payload)
+	case ip.Proto == inet.ProtoUDP:
+		if f, drop = r.udp(b, &ip.Src, &ip.Dst, ip.TOS, payload, good); f != foundNothing {
+			return f
+		}
+		if drop == inet.DropProto { // no port listens
+			r.unreachable(now, &src, &ip, inet.ICMPPortUnreachable, datagram)
+		}
 	default:
 		drop = inet.DropProto
-		code := uint8(inet.ICMPProtoUnreachable)
-		if ip.Proto == inet.ProtoUDP { // no port listens
-			code = inet.ICMPPortUnreachable
-		}
-		r.host.Report(now, &src, &ip.Dst, &ip.Src, inet.ICMPUnreachable, code, 0,
-			datagram[:ip.TotalLen])
+		r.unreachable(now, &src, &ip, inet.ICMPProtoUnreachable, datagram)
 	}
 	return r.drop(drop)
+}
+
+// unreachable reports that a datagram is for nobody here.
+func (r *receiver) unreachable(now int64, src *inet.MAC, ip *inet.IPv4, code uint8,
+	datagram []byte) {
+	r.host.Report(now, src, &ip.Dst, &ip.Src, inet.ICMPUnreachable, code, 0, datagram[:ip.TotalLen])
 }

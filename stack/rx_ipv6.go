@@ -22,9 +22,9 @@ func (r *receiver) ipv6(now int64, b mem.Buf, src inet.MAC, packet []byte, group
 		if ip.NextHeader == inet.ProtoICMPv6 && r.host.Impostor(now, src, &ip, payload) {
 			r.member.tell(b)
 		}
-	case ip.NextHeader == inet.ProtoTCP:
-		return r.deliver6(now, b, src, &ip, &inet.Chain{Proto: inet.ProtoTCP}, payload, packet,
-			flags&mem.RxChecksumGood != 0)
+	case ip.NextHeader == inet.ProtoTCP || ip.NextHeader == inet.ProtoUDP:
+		return r.deliver6(now, b, src, &ip, &inet.Chain{Proto: ip.NextHeader}, payload,
+			packet[:inet.IPv6Len+len(payload)], flags&mem.RxChecksumGood != 0)
 	default:
 		return r.walk6(now, b, src, &ip, payload, packet, group)
 	}
@@ -71,8 +71,14 @@ func (r *receiver) deliver6(now int64, b mem.Buf, src inet.MAC, ip *inet.IPv6, c
 	case c.Proto == inet.ProtoTCP:
 		return r.tcp(b, src, &ip.Src, &ip.Dst, ip.TrafficClass, payload, good)
 	case c.Proto == inet.ProtoUDP:
-		r.host.Report(now, &src, &ip.Dst, &ip.Src, inet.ICMP6Unreachable,
-			inet.ICMP6PortUnreachable, 0, packet)
+		var f found
+		if f, drop = r.udp(b, &ip.Src, &ip.Dst, ip.TrafficClass, payload, good); f != foundNothing {
+			return f
+		}
+		if drop == inet.DropProto {
+			r.host.Report(now, &src, &ip.Dst, &ip.Src, inet.ICMP6Unreachable,
+				inet.ICMP6PortUnreachable, 0, packet)
+		}
 	case c.Proto != inet.ProtoNoNext:
 		c.UnknownProto()
 		r.problem6(now, src, ip, c, packet)

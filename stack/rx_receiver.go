@@ -20,8 +20,9 @@ type receiver struct {
 	dead     *dead
 	host     *iphost.Host
 	member   *groupMember
-	tx       *transmitter // writes the headers of a segment that came in fragments
-	table    *lookup      // for prefetchBurst
+	udpPorts map[uint16]DatagramReceiver // nil: none
+	tx       *transmitter                // writes the headers of a segment that came in fragments
+	table    *lookup                     // for prefetchBurst
 	ahead    *prefetcher
 	l2       int // octets of the Ethernet headers we send
 
@@ -37,9 +38,11 @@ type receiver struct {
 	src       inet.MAC // the station that it came from
 	id        tcp.ID
 	seg       tcp.Segment
-	octets    []byte          // header and payload
-	good      bool            // the device has checked it
-	icmpError *inet.ICMPError // foundError
+	octets    []byte           // header and payload
+	good      bool             // the device has checked it
+	icmpError *inet.ICMPError  // foundError
+	udpTo     DatagramReceiver // foundDatagram
+	datagram  Datagram
 
 	// of a segment that is given to its connection
 	bufs     []mem.Buf // the frames that seg stands for (segment, coalesce)
@@ -88,9 +91,10 @@ func (r *receiver) next() (mem.Buf, bool) {
 type found uint8
 
 const (
-	foundNothing found = iota // that is not dealt with
-	foundSegment              // r.seg, for connection r.id, in r.buf
-	foundError                // r.icmpError, about what we sent
+	foundNothing  found = iota // that is not dealt with
+	foundSegment               // r.seg, for connection r.id, in r.buf
+	foundError                 // r.icmpError, about what we sent
+	foundDatagram              // r.datagram, for r.udpTo
 )
 
 // frame handles one frame. In any case r.buf is the Buf that is left to the caller: b, or that of

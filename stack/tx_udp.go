@@ -1,0 +1,55 @@
+package stack
+
+import (
+	"github.com/rnicd/rnicd/internal/inet"
+	"github.com/rnicd/rnicd/internal/iphost"
+	"github.com/rnicd/rnicd/mem"
+)
+
+// Sent is what became of a datagram that was to be sent.
+type Sent uint8
+
+const (
+	SentOut  Sent = iota // it is on its way; it may get lost
+	SentBusy             // not now: there was no room, or no packet buffer to spare
+	// never: no address of ours, no way to the remote end, or longer than the link's MTU
+	SentNever
+)
+
+// SendUDP sends one datagram, whose octets are those of parts; d.Octets is not looked at. Poller
+// goroutine, for Config.OnTurn: it leaves in this Turn. It is not fragmented, and the remote end is
+// not an address of ours.
+func (p *Poller) SendUDP(d *Datagram, parts [][]byte) Sent {
+	n := inet.UDPLen
+	for _, b := range parts {
+		n += len(b)
+	}
+	hop, ok := p.host.Route(p.now, d.Remote)
+	if !ok || p.stopped || n+iphost.IPLen(&d.Remote) > p.host.LinkMTU(&d.Remote) ||
+		d.Local.Is4() != d.Remote.Is4() || !p.host.IsLocal(&d.Local) || p.host.IsLocal(&d.Remote) ||
+		!p.host.Possible(&d.Remote) {
+		return SentNever
+	}
+	x := &p.tx
+	if p.pool.Available() <= p.pressure.budget.Reserve || x.n >= x.connMax || x.blocked {
+		return SentBusy
+	}
+	b := p.pool.Alloc()
+	if b == mem.NoBuf {
+		return SentBusy
+	}
+	payload := p.pool.Slot(b)[p.pool.Headroom():][:n]
+	for at, rest := inet.UDPLen, parts; len(rest) > 0; rest = rest[1:] {
+		at += copy(payload[at:], rest[0])
+	}
+	h := inet.UDP{SrcPort: d.LocalPort, DstPort: d.RemotePort, Length: n}
+	h.Put(payload, &d.Local, &d.Remote)
+	x.putPacket(b, &d.Local, &d.Remote, inet.ProtoUDP, d.TOS, p.host.HopLimit(&d.Remote), n)
+	x.meta[b] = bufMeta{conn: noConn, freeAfter: true}
+	x.forgetHop()
+	x.send(p.now, b, hop)
+	return SentOut
+}
+
+// IsLocal says whether a is an address of ours that is in use. Poller goroutine.
+func (p *Poller) IsLocal(a *Addr) bool { return p.host.IsLocal(a) }
