@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -29,6 +30,31 @@ var datagramExchanges = []exchange{
 	datagrams("ib_send_bw", "-b -s 1000", `^ 1000 +200 `),
 	datagrams("ib_send_bw", "-e -q 3 -x 0", `^ 4096 +600 `),
 	datagrams("ib_send_lat", "-e -I 64 -s 64", `^ 64 +200 `),
+}
+
+// The same over our own stack at both ends, on a cable of shared memory. The programs find each
+// other by loopback.
+func TestDatagramsOnMemif(t *testing.T) {
+	for _, x := range []exchange{
+		{
+			name: "ibv_ud_pingpong", need: "ibverbs-utils", port: perfPort,
+			server: "ibv_ud_pingpong -g 0 -s 1000 -n 200",
+			client: "ibv_ud_pingpong -g 0 -s 1000 -n 200 127.0.0.1", wantc: `^200 iters in `,
+		},
+		datagrams("ib_send_lat", "", `^ 2 +200 `),
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			l := newLab(t)
+			cable := "--device roce --pmd memif --no-dad --socket " + filepath.Join(t.TempDir(), "memif")
+			server := l.runOn(cable+" --role server --addr 10.9.0.1/24", x.need,
+				strings.Fields(x.server)...)
+			l.untilListening(x.port)
+			client := l.runOn(cable+" --addr 10.9.0.2/24", x.need, strings.Fields(x.client)...)
+			require.Equal(t, 0, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
+			require.Equal(t, 0, server.Wait(t), "server:\n%s\nclient:\n%s", server, client)
+			client.Expect(t, 1, x.wantc)
+		})
+	}
 }
 
 // UCX over datagrams, and over connections that it makes by datagrams. It compares what it receives

@@ -90,6 +90,9 @@ func open(bells engine.Doorbells) (h engine.Host, err error) {
 	h.OwnTCP = !cfg.Driver.Sockets
 	if h.OwnTCP {
 		h.MTU, h.MAC = cfg.MTUOr(), p.Device().MAC()
+		if all := p.Pollers(); len(all) == 1 {
+			h.Poller = all[0]
+		}
 	}
 	for _, a := range cfg.Addrs {
 		h.Addrs = append(h.Addrs, a.Addr())

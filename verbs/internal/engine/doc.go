@@ -32,6 +32,7 @@
 //	ud.go       queue pairs for datagrams
 //	udport.go   their datagrams, in and out
 //	udsocket.go over the kernel's socket
+//	udstack.go  over our own stack
 //	udwire.go   and on the wire
 //	srq.go      shared receive queues
 //	async.go    asynchronous events

@@ -52,7 +52,8 @@ type Engine struct {
 	slotting sync.Mutex // of slot and udPort
 	slot     *slot      // nil: no queue pair has had a number
 	refusals refusals
-	udPort   *udPort // nil: there was no queue pair for datagrams
+	poller   *stack.Poller // Host.Poller
+	udPort   *udPort       // nil: there was no queue pair for datagrams
 	// queue pairs that were destroyed and whose connections have not ended
 	winding sync.WaitGroup
 }
@@ -60,9 +61,10 @@ type Engine struct {
 // Host is what an engine stands on.
 type Host struct {
 	Adapter *rnic.Adapter
-	OwnTCP  bool      // connections go over our own stack, not over the kernel's sockets
-	Log     io.Writer // where to tell of listeners and connections; nil: nowhere
-	Polled  bool      // a Poller calls Doorbells.Look in each Turn
+	Poller  *stack.Poller // of our own stack, if it has one only; nil: none, or several
+	OwnTCP  bool          // connections go over our own stack, not over the kernel's sockets
+	Log     io.Writer     // where to tell of listeners and connections; nil: nowhere
+	Polled  bool          // a Poller calls Doorbells.Look in each Turn
 	// Addrs are those that connections are bound to; none: all of this host's. MTU and MAC are the
 	// device's with OwnTCP.
 	Addrs []netip.Addr
@@ -135,6 +137,7 @@ const _ = uint(ring.OwnedMax-owned.Max) | uint(owned.Max-ring.OwnedMax) // they 
 // start puts it on h, which has no Adapter if there is no device. Before run.
 func (e *Engine) start(h Host) {
 	e.adapter, e.ownTCP, e.log, e.polled = h.Adapter, h.OwnTCP, h.Log, h.Polled
+	e.poller = h.Poller
 	e.siw, e.noCRC, e.roce = h.PeersAreSiw, h.NoCRC, h.RoCE || e.area.Looks != 0
 	e.addrs, e.mtu, e.mac = h.Addrs, h.MTU, h.MAC
 	if !e.polled {

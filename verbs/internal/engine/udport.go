@@ -28,8 +28,11 @@ type udPort struct {
 type udCarrier interface {
 	// carry sends datagrams, says how many it has dealt with, and whether the one after those is
 	// out of the program's memory that cannot be read. If it is not, and there are any more, the
-	// carrier calls port.go on later.
+	// carrier calls port.goOn later if it tells; else the doorbell is rung again.
 	carry(out []udOut) (n int, fault bool)
+	tells() bool
+	// settle delivers what carry has kept that does not leave the process.
+	settle()
 }
 
 // udOut is a datagram to be sent.
@@ -69,9 +72,11 @@ func (e *Engine) datagrams() (*udPort, error) {
 		o.parts = make([][]byte, 0, sgeMax)
 	}
 	if e.ownTCP {
-		return nil, syscall.EOPNOTSUPP
+		err = newUDStack(p, e.poller)
+	} else {
+		err = newUDSocket(p, s.datagram)
 	}
-	if err := newUDSocket(p, s.datagram); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("datagrams: %w", err)
 	}
 	e.udPort = p
@@ -128,6 +133,12 @@ func (p *udPort) goOn() {
 
 // sendBatch sends some datagrams of u, and says whether there may be more.
 func (p *udPort) sendBatch(u *ud) (more bool) {
+	more = p.carryBatch(u)
+	p.carrier.settle()
+	return more
+}
+
+func (p *udPort) carryBatch(u *ud) (more bool) {
 	p.memory.Enter()
 	n, st := p.gather(u)
 	sent, fault := p.carrier.carry(p.out[:n])
@@ -153,7 +164,11 @@ func (p *udPort) sendBatch(u *ud) (more bool) {
 		return false
 	case sent < n:
 		u.sends.head = p.before[sent]
-		p.block(u)
+		if p.carrier.tells() {
+			p.block(u)
+		} else {
+			p.engine.ringAgain(u.bit)
+		}
 		return false
 	case st != wq.Success:
 		u.complete(u.scq, &p.out[n].request, st, 0)
@@ -216,11 +231,16 @@ func (p *udPort) prepare(u *ud, o *udOut) wq.Status {
 	}
 	h.put(&o.header)
 	o.destination, o.port = gidOf(r.Operands[0], r.Operands[1]), portOf(h.destination)
-	from := 2 * (uint8(r.RemoteOffset>>wq.DatagramSourceShift) % ring.GIDsMax)
-	sources := &p.engine.area.Sources
-	o.source = gidOf(atomic.LoadUint64(&sources[from]), atomic.LoadUint64(&sources[from+1]))
+	o.source = p.source(uint8(r.RemoteOffset >> wq.DatagramSourceShift))
 	o.class = uint8(r.RemoteOffset >> wq.DatagramClassShift)
 	return wq.Success
+}
+
+// source is the GID that has an index.
+func (p *udPort) source(index uint8) gid {
+	from := 2 * (index % ring.GIDsMax)
+	all := &p.engine.area.Sources
+	return gidOf(atomic.LoadUint64(&all[from]), atomic.LoadUint64(&all[from+1]))
 }
 
 // find has the octets of a range sent.

@@ -130,6 +130,10 @@ func (s *udSocket) carry(out []udOut) (n int, fault bool) {
 	return n, false
 }
 
+// settle and tells implement udCarrier.
+func (*udSocket) settle()     {}
+func (*udSocket) tells() bool { return true }
+
 // prepare fills in the i-th message.
 func (s *udSocket) prepare(i int, o *udOut) {
 	m, h := &s.sends[i], &s.sent[i].hdr

@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/verbs/internal/ring"
+)
+
+// udStack is the port over our own stack: one Poller, whose goroutine looks at doorbells. What is
+// for an address of ours does not leave the process.
+type udStack struct {
+	port   *udPort
+	poller *stack.Poller
+	room   [udRoom]byte
+	parts  [1][]byte
+	own    [udBatch]udOwn // of the batch in hand
+	owns   int
+}
+
+// udOwn is a datagram to ourselves.
+type udOwn struct {
+	udIn
+	room [udRoom]byte
+}
+
+// newUDStack has p over the Poller.
+func newUDStack(p *udPort, poller *stack.Poller) (err error) {
+	s := &udStack{port: p, poller: poller}
+	p.engine.whenQuiet(func() {
+		p.carrier = s
+		err = poller.ListenUDP(slotPort+uint16(p.index), s)
+	})
+	return err
+}
+
+// carry implements udCarrier.
+func (s *udStack) carry(out []udOut) (n int, fault bool) {
+	for ; n < len(out); n++ {
+		o := &out[n]
+		own := s.poller.IsLocal((*stack.Addr)(&o.destination))
+		room := s.room[:]
+		if own {
+			room = s.own[s.owns].room[:]
+		}
+		octets, ok := s.join(room, o)
+		if !ok {
+			return n, true
+		}
+		if own {
+			d := &s.own[s.owns]
+			d.udIn = udIn{octets: octets, source: o.source, destination: o.destination, class: o.class,
+				port: slotPort + uint16(s.port.index)}
+			s.owns++
+			continue
+		}
+		d := stack.Datagram{Local: stack.Addr(o.source), Remote: stack.Addr(o.destination),
+			LocalPort: slotPort + uint16(s.port.index), RemotePort: o.port, TOS: o.class}
+		s.parts[0] = octets
+		switch s.poller.SendUDP(&d, s.parts[:]) {
+		case stack.SentBusy:
+			return n, false
+		case stack.SentNever:
+			s.port.drop(ring.DropUnsent)
+		}
+	}
+	return n, false
+}
+
+// join copies a datagram to room. False: the program's memory is not there any more.
+func (s *udStack) join(room []byte, o *udOut) (octets []byte, ok bool) {
+	n := copy(room, o.header[:])
+	for _, b := range o.parts {
+		if !s.port.memory.Copy(room[n:], b) {
+			return nil, false
+		}
+		n += len(b)
+	}
+	return room[:n], true
+}
+
+// settle implements udCarrier.
+func (s *udStack) settle() {
+	n := s.owns
+	s.owns = 0
+	for i := range s.own[:n] {
+		s.port.receive(&s.own[i].udIn)
+	}
+}
+
+// tells implements udCarrier.
+func (*udStack) tells() bool { return false }
+
+// Datagram implements stack.DatagramReceiver.
+func (s *udStack) Datagram(d *stack.Datagram) {
+	s.port.receive(&udIn{octets: d.Octets, source: gid(d.Remote), destination: gid(d.Local),
+		class: d.TOS, port: d.RemotePort})
+}
