@@ -12,8 +12,8 @@ import (
 // Neither RFC 5040 nor RFC 7306 assigns their opcode or their queue; without the mode both are
 // invalid, as any other that is not assigned.
 const (
-	OpReliability Opcode = 15
-	QNReliability        = 4
+	OpReliability = Opcode(15)
+	QNReliability = 4
 )
 
 // ReliabilityLen is the length of the message.
