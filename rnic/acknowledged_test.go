@@ -99,6 +99,24 @@ func TestUnacknowledgedAtTheEnd(t *testing.T) {
 	})
 }
 
+// A queue pair that ends in order has acknowledged what it has received.
+func TestAcknowledgedBeforeTheEnd(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		opt := ackOpts(QPOptions{}, ConnParam{})
+		for range 20 {
+			s, c := r.connect(opt, opt)
+			s.postRecv(s.recvAt(9, 0, 100))
+			c.post(c.send(1, 0, 100))
+			s.await(1)
+			s.qp.Disconnect()
+			require.Equal(t, []Status{Success}, statuses(c.await(1)))
+			c.qp.Disconnect()
+			r.untilDone(c.qp)
+			r.untilDone(s.qp)
+		}
+	})
+}
+
 // A Write that the peer refuses completes with an access error, after those before it.
 func TestRefusedWrite(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {

@@ -53,6 +53,9 @@ func (c *Connection) closing() {
 	if c.half == halfOpen {
 		c.Transport.Record(flight.Closing, 0, 0)
 		c.half = halfClosing
+		if c.phase.inService() {
+			c.engine.SendAcknowledgements() // the last that can be
+		}
 	}
 	c.linger()
 	if c.half == halfClosing && c.drained() {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -452,15 +453,16 @@ func (q *qp) windUp(ended chan<- struct{}) {
 	q.release()
 }
 
-// leave is the end of the program. The kernel ends its sockets in order without us; connections
-// of our own stack have a moment for that.
+// leave is the end of the program. The kernel ends its sockets in order without us, when what was
+// received is acknowledged; connections of our own stack have a moment for that.
 func (e *Engine) leave() {
-	if !e.ownTCP {
-		return
-	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
+		if !e.ownTCP {
+			e.acknowledgeAll()
+			return
+		}
 		e.winding.Wait()
 		for i := range e.qps {
 			if q := e.qps[i].Load(); q != nil && q.ud == nil {
@@ -473,6 +475,22 @@ func (e *Engine) leave() {
 	select {
 	case <-ended:
 	case <-late:
+	}
+}
+
+// acknowledgeAll returns when the peers of queue pairs by number have been told of all that was
+// received.
+func (e *Engine) acknowledgeAll() {
+	for i := range e.qps {
+		q := e.qps[i].Load()
+		if q == nil || q.ud != nil || q.rnic.Load() != nil {
+			continue
+		}
+		for _, r := range q.ends() {
+			for range 2 { // the second is answered when the Turn of the first is over
+				_, _ = r.Stats(context.Background())
+			}
+		}
 	}
 }
 
