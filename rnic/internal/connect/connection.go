@@ -297,13 +297,14 @@ func (c *Connection) Woken() { c.Transport.Woken() }
 
 // Timer implements stack.Upper.
 func (c *Connection) Timer(now int64) {
-	if c.retryAt != 0 && now >= c.retryAt {
+	shared := c.retryAt != 0 // it may not be the purpose's time
+	if shared && now >= c.retryAt {
 		c.retryDue()
 	}
-	if c.retryAt == 0 || c.timerAt != 0 && now >= c.timerAt {
+	if !shared || c.timerAt != 0 && now >= c.timerAt {
 		c.timed()
 	}
-	if c.retryAt != 0 {
+	if shared && c.phase != phaseOver {
 		c.armTimer()
 	}
 }
