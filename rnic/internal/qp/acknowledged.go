@@ -182,7 +182,10 @@ func (q *Engine) takeBack(m *rdmap.Reliability) bool {
 		s.found = nil
 	}
 	s.wr.WQE = wq.WQE{} // it is in sent
-	for n := a.outstanding.count; n > 0 && int32(a.outstanding.at(n-1).sent-first) >= 0; n-- {
+	for n := a.outstanding.count; n > 0; n-- {
+		if r := a.outstanding.at(n - 1); r.startup || int32(r.sent-first) < 0 {
+			break
+		}
 		a.forget()
 	}
 	s.held, k.cursor, k.cut = false, first, m.Count
