@@ -156,7 +156,8 @@ func (q *Engine) flushSource() {
 }
 
 // Idle says whether everything that was posted or requested has been pulled, and every Read and
-// atomic of this end has its Response.
+// atomic of this end has its Response. In acknowledged mode, also whether each end has acknowledged
+// all requests of the other.
 func (q *Engine) Idle() bool { return q.send.idle(q) }
 
 // More says whether the next Pull would have octets.

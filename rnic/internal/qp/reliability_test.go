@@ -57,6 +57,27 @@ func TestMasksAreSentAgain(t *testing.T) {
 	require.EqualValues(t, 0xf2, b.m.Bytes()[0])
 }
 
+// An end that has accepted messages is not idle until it has said so: nothing can be said after its
+// half is closed.
+func TestAcceptedIsNotIdle(t *testing.T) {
+	p := newPair(t, nil)
+	a, b := p.ends[0], p.ends[1]
+	a.post(1, wq.OpWrite, 0, 10)
+	b.post(2, wq.OpWrite, 100, 10)
+	a.pull(4)
+	b.pull(4)
+	a.arrive(4)
+	a.SendAcknowledgements()
+	a.pull(4)
+	b.arrive(4) // a's Write, and that it has accepted b's
+	require.Equal(t, []wq.CQE{sent(2, wq.OpWrite, 10)}, drainCQ(nil, b.SendCQ))
+	require.False(t, b.Idle())
+	require.NotZero(t, b.effects&EffectSendLater)
+	b.SendAcknowledgements()
+	b.pull(4)
+	require.True(t, b.Idle())
+}
+
 // Counters and places wrap: what is before them and after them is told apart as elsewhere.
 func TestReliabilityWraps(t *testing.T) {
 	for before := range uint32(4) {

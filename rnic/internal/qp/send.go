@@ -94,7 +94,7 @@ func (q *Engine) StopUnopened() bool {
 
 // idle is Engine.Idle.
 func (s *sendHalf) idle(q *Engine) bool {
-	return !s.pending(q) && (s.stopped || !s.held && q.requester.sent.count == 0)
+	return !s.pending(q) && (s.stopped || !s.held && q.requester.sent.count == 0 && !q.ack.acksWait())
 }
 
 // pending says whether there is something to pull, or a work request to look at.
