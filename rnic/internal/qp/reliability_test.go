@@ -105,3 +105,21 @@ func TestReliabilityWraps(t *testing.T) {
 		require.EqualValues(t, 3, a.Stats().NotReadyRecvd)
 	}
 }
+
+// A peer that cannot place a Response has refused no request.
+func TestRefusedResponse(t *testing.T) {
+	p := newPair(t, nil)
+	a, b := p.ends[0], p.ends[1]
+	a.post(1, wq.OpSend, 0, 10)
+	b.post(2, wq.OpRead, 100, 8)
+	b.pull(4)
+	a.arrive(4)
+	b.m.Deregister()
+	a.pull(4)
+	b.arrive(4)
+	b.pull(4)
+	a.arrive(4)
+	require.Error(t, a.err)
+	a.Finish()
+	require.Equal(t, []wq.CQE{{ID: 1, Op: wq.OpSend, Status: wq.Flushed}}, drainCQ(nil, a.SendCQ))
+}

@@ -310,9 +310,13 @@ func (a *requester) findCause(t *rdmap.Terminate) bool {
 }
 
 // refusedFirst sets the flush status of the oldest request that the peer has not accepted, in
-// acknowledged mode: its Terminate is about that, because it has said before what it has accepted.
-func (q *Engine) refusedFirst(c rdmap.Cause) {
-	k, a := &q.ack, &q.requester
+// acknowledged mode: its Terminate is about that, because it has said before what it has accepted,
+// unless it is about a Response of ours.
+func (q *Engine) refusedFirst(t *rdmap.Terminate) {
+	k, a, c := &q.ack, &q.requester, t.Cause
+	if op, _, ok := rdmap.Check(&t.DDP, q.recv.version); t.HasDDP && ok && !op.IsRequest() {
+		return
+	}
 	for place := a.sent.head; place != a.sent.end(); place++ {
 		if w := a.sent.at(place - a.sent.head); k.at(place).number == k.acked && !w.done {
 			w.flushStatus = refusedStatus(c)

@@ -55,7 +55,7 @@ func (q *Engine) lookForErrors() {
 		q.send.stopped, q.ack.due = true, 0
 		peer := peerError(q.control.region.Bytes()[:r.terminate])
 		if !q.requester.findCause(&peer.Terminate) && q.ack.on {
-			q.refusedFirst(peer.Terminate.Cause)
+			q.refusedFirst(&peer.Terminate)
 		}
 		q.leaveService(&TerminateError{Remote: true, Cause: peer})
 	case r.rx.Err() != nil:
