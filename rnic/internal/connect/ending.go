@@ -131,6 +131,7 @@ func (c *Connection) PeerClosed() {
 	default:
 		if c.phase.inService() {
 			c.engine.Leave(wq.Closing)
+			c.peerLeft = c.half == halfOpen
 			c.endpoint.tellPeerClosed(c.half != halfOpen)
 			if c.engine.StopUnopened() {
 				// The FPDU that would have let us send will not come.
@@ -234,7 +235,7 @@ func (c *Connection) over(err error) {
 	if e := c.endpoint; e != nil {
 		if was.inService() {
 			e.count(c, &e.final)
-			if !errors.Is(err, ErrClosed) {
+			if c.peerLeft || err != nil && !errors.Is(err, ErrClosed) {
 				c.engine.PeerLost()
 			}
 		}

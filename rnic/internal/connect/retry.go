@@ -10,6 +10,7 @@ type retries struct {
 	retryAt      int64  // 0: nothing is due
 	resumes      bool   // then requests are sent again; else the peer is to have answered
 	answered     uint64 // Transport.Progress when the time for an answer began
+	peerLeft     bool   // the peer has closed its half first
 }
 
 // notReady has what the peer was not ready for be sent again when the time is over that it named.

@@ -11,12 +11,17 @@ import (
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
+// acknowledged is inService of a connection in acknowledged mode.
+func acknowledged(t *testing.T) (*Connection, *abortable) {
+	_, e, tr := starting(t, Param{Acknowledged: true})
+	mode := mpa.Mode{CRC: true}
+	return initiated(e, tr, mpa.Agreement{Send: mode, Receive: mode, Version: 1}), tr
+}
+
 // The time for an answer, or for sending again, is over before that of a connection that closes,
 // which goes on.
 func TestRetryBeforeLinger(t *testing.T) {
-	_, e, tr := starting(t, Param{Acknowledged: true})
-	mode := mpa.Mode{CRC: true}
-	c := initiated(e, tr, mpa.Agreement{Send: mode, Receive: mode, Version: 1})
+	c, tr := acknowledged(t)
 	const wait = time.Second
 	c.engine.SetRetry(&qp.Retry{Unanswered: wait, Tries: -1})
 	require.NoError(t, c.engine.PostSend(&wq.WQE{Op: wq.OpSend}, nil, nil))
@@ -44,4 +49,31 @@ func TestRetryBeforeLinger(t *testing.T) {
 	tr.now = linger
 	c.Timer(tr.now)
 	require.ErrorIs(t, c.Err, ErrLinger)
+}
+
+// What is left, or posted late, is flushed where this end has closed the connection; where the peer
+// has, its first request says so.
+func TestWhoHasClosed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		end  func(*Connection)
+		want wq.Status
+	}{
+		"this end":             {func(c *Connection) { c.Shutdown(); c.PeerClosed() }, wq.Flushed},
+		"the peer":             {(*Connection).PeerClosed, wq.RetryExceeded},
+		"the peer, then this":  {func(c *Connection) { c.PeerClosed(); c.Shutdown() }, wq.RetryExceeded},
+		"this end, by a reset": {func(c *Connection) { c.Fail(ErrClosed) }, wq.Flushed},
+	} {
+		c, tr := acknowledged(t)
+		tc.end(c)
+		engine := c.engine
+		for id := range uint64(2) {
+			require.NoError(t, engine.PostSend(&wq.WQE{ID: id, Op: wq.OpSend}, nil, nil))
+		}
+		c.over(nil)
+		require.NotZero(t, tr.ends+tr.aborts)
+		var got [4]wq.CQE
+		n := engine.SendCQ.Poll(got[:])
+		require.Equal(t, []wq.CQE{{ID: 0, Op: wq.OpSend, Status: tc.want},
+			{ID: 1, Op: wq.OpSend, Status: wq.Flushed}}, got[:n], name)
+	}
 }
