@@ -12,6 +12,9 @@ func (q *Engine) takeShared(msn uint32) bool {
 	if n == 0 {
 		return true
 	}
+	if r.fault != nil {
+		return false // ready has asked for this message already
+	}
 	s.fill()
 	if n > q.mayHold() {
 		q.publishRecvs() // buffers that this segment has filled do not count

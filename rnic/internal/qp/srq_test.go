@@ -38,3 +38,18 @@ func TestClaimedBuffersAreThere(t *testing.T) {
 	})
 	require.Zero(t, wrong)
 }
+
+// In acknowledged mode, too, a RecvCQ without a place for the completion is told of once.
+func TestAcknowledgedOverflowsCQ(t *testing.T) {
+	srq, told := new(SRQ), teller{}
+	srq.Init(mem.NewMPMC(make([]mem.MPMCSlot[SharedBuffer], 4)), 4, func(int64) {})
+	p := newPair(t, func(c *Config, _ *StartOptions) {
+		c.SRQ, c.RecvCQ, c.Teller = srq, newCQ(0), &told
+	})
+	require.True(t, srq.Post(1, wq.SGE{}, nil))
+	p.ends[0].post(1, wq.OpSend, 0, 0)
+	p.ends[0].pull(1)
+	p.ends[1].arrive(1)
+	require.ErrorIs(t, p.ends[1].err, ErrCQOverflow)
+	require.Equal(t, teller{wq.EventCQOverflow}, told)
+}
