@@ -29,7 +29,6 @@ func (q *Engine) aside(u *mpa.ULPDU, h *ddp.Header) bool {
 	case !ok:
 		return false
 	case !op.IsRequest():
-		k.heard++
 		return false
 	case !k.dropping:
 		if h.Tagged || h.QN != rdmap.QNSend || h.MO != 0 || q.ready(h.MSN) {
@@ -64,7 +63,6 @@ func (q *Engine) hear(u *mpa.ULPDU, h *ddp.Header) bool {
 		return false
 	}
 	k.inMSN++
-	k.heard++
 	n := 0
 	for _, p := range u.Pieces {
 		n += copy(body[n:], p)

@@ -28,9 +28,8 @@ func (q *Engine) startAcknowledging(numbered uint32) {
 	n := len(q.requester.sent.slots)
 	k.on, k.kept, k.next = true, make([]keptRequest, n), numbered
 	k.inMSN, k.outMSN = 1, 1
-	if each := EntriesFor(1, q.SGEMax, q.InlineMax) - 1; each > 0 {
-		k.entries = make([]wq.WQE, ceilPow2(n*each))
-	}
+	each := EntriesFor(1, q.SGEMax, q.InlineMax) - 1 // 1 at least, as masks need
+	k.entries = make([]wq.WQE, ceilPow2(n*each))
 }
 
 func (k *acknowledging) entryAt(i uint32) *wq.WQE { return &k.entries[i&uint32(len(k.entries)-1)] }

@@ -33,7 +33,6 @@ type acknowledging struct {
 	waiting bool          // NotReady came, and Resume has not been sent
 	wait    uint8         // of that NotReady: how long, a code of rdmap.RNRTime
 	tries   int64         // in vain: NotReady messages since one was accepted
-	heard   uint64        // Reliability Messages and Responses of the peer's
 
 	// the peer's requests
 	accepted uint32
