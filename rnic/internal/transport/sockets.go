@@ -70,8 +70,10 @@ func (e *sockets) watch(s *member, at int32) error {
 	return unix.EpollCtl(e.fd, unix.EPOLL_CTL_ADD, s.socket.fd, &ev)
 }
 
-// change has other events of s told. Its descriptor is there: the kernel has no reason to refuse.
+// change has other events of s told, also after reopen. Its descriptor is there: the kernel has no
+// reason to refuse.
 func (e *sockets) change(s *member, events uint32) {
+	s.events = events
 	ev := unix.EpollEvent{Events: events, Fd: s.at}
 	_ = unix.EpollCtl(e.fd, unix.EPOLL_CTL_MOD, s.socket.fd, &ev)
 }

@@ -69,3 +69,34 @@ func TestWatch(t *testing.T) {
 		require.NoError(t, unix.Close(fd))
 	}
 }
+
+// A descriptor that is blocked is told of in the epoll, too, that takes the place of one that was
+// closed by mistake.
+func TestBlockedWatchInAnotherEpoll(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	l := newLoop(t)
+	require.NoError(t, l.sockets.open())
+	require.NoError(t, l.rouser.Prepare(&l.sockets, nil))
+	l.running = true
+	r := &reader{fd: fds[0], writable: make(chan bool, 1)}
+	w, err := NewWatch(l, fds[0], r)
+	require.NoError(t, err)
+	for err = nil; err == nil; _, err = unix.Write(fds[0], []byte("datagram")) {
+	}
+	w.Blocked()
+	require.NoError(t, unix.Close(l.sockets.fd))
+	l.turn(true, true)
+	for err = nil; err == nil; _, err = unix.Read(fds[1], make([]byte, 16)) {
+	}
+	for range 2 {
+		l.turn(true, true)
+	}
+	require.Len(t, r.writable, 1)
+	w.Stop()
+	for _, fd := range fds {
+		require.NoError(t, unix.Close(fd))
+	}
+	l.sockets.close()
+	l.rouser.Close()
+}
