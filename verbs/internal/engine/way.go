@@ -33,6 +33,7 @@ type way struct {
 	ending sync.Mutex // of end, reset and leave
 
 	state     wayState
+	ended     bool // end has waited for all lives: nothing of them completes any more
 	own, peer name
 	reads     int                  // of the peer's that are served at a time
 	stop      context.CancelFunc   // of who connects
@@ -60,6 +61,13 @@ const (
 	wayManaged // by the connection manager
 	wayGone    // destroyed
 )
+
+// in says whether it is in a state.
+func (w *way) in(s wayState) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.state == s
+}
 
 // move goes from one state to another; false: it is not in from.
 func (w *way) move(from, to wayState) bool {
@@ -337,13 +345,12 @@ func (w *way) doorbell() {
 		}
 		return
 	case w.state == wayLost && w.q.sends.waits():
-		w.q.setOver(1)
 		w.state = wayOver
 		go w.end(0)
 	}
-	over := w.state == wayOver
+	ended := w.ended
 	w.mu.Unlock()
-	if over {
+	if ended { // before that, end will flush it: after what was posted earlier
 		w.flush()
 	}
 }
@@ -405,6 +412,9 @@ func (w *way) end(kind uint32) {
 	lives := w.quit()
 	w.mu.Unlock()
 	w.endAll(lives)
+	w.mu.Lock()
+	w.ended = true
+	w.mu.Unlock()
 	if kind != 0 {
 		w.failed.Store(true)
 		w.q.ctx.tell(kind, &w.q.subject)
@@ -455,7 +465,7 @@ func (w *way) reset() {
 		return
 	}
 	w.failed.Store(true)
-	w.state = wayUnset
+	w.state, w.ended = wayUnset, false
 	lives := w.quit()
 	w.mu.Unlock()
 	w.endAll(lives)
