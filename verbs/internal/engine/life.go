@@ -11,6 +11,7 @@ type life struct {
 	q            *qp
 	rnic         *rnic.QueuePair
 	sends, recvs bool // what it carries: of a queue pair that is connected to itself one of the two
+	worked       bool // something has completed that the program had posted
 	watched      chan struct{}
 }
 
@@ -64,6 +65,7 @@ func (l *life) Written() {
 // sent is the completion of a request. The first that fails since the peer is gone has been retried
 // in vain; those after it, and what is posted from then on, are flushed.
 func (l *life) sent(c rnic.Completion) {
+	l.worked = true
 	if c.Status != rnic.Success && !l.q.way.failed.Swap(true) && c.Status == rnic.Flushed {
 		c.Status = rnic.RetryExceeded
 	}
@@ -73,6 +75,7 @@ func (l *life) sent(c rnic.Completion) {
 // received is the completion of a receive buffer. The end of the connection flushes none.
 func (l *life) received(c rnic.Completion) {
 	w := &l.q.way
+	l.worked = true
 	switch c.Status {
 	case rnic.Flushed:
 		w.keep(c.ID)

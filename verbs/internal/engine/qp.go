@@ -315,7 +315,7 @@ func (q *qp) endSoon() {
 			q.ctx.tell(eventQPFatal, &q.subject)
 			go r.Abort()
 		} else {
-			go q.way.end(eventQPFatal)
+			go q.way.end(q.way.now(), eventQPFatal)
 		}
 	})
 }

@@ -100,15 +100,15 @@ func (w *way) forget(a *asker) {
 
 // decide accepts or refuses a Request. False: it has to wait. w is locked.
 func (w *way) decide(a *asker) bool {
-	if w.state != waySeeking || w.answering {
+	if w.state != waySeeking || w.acceptor != nil {
 		return false
 	}
 	if a.hello.to != w.own || a.hello.from != w.peer || w.initiates() && !w.toItself() {
 		w.q.engine.refuse(a.request, &a.hello, notForYou)
 		return true
 	}
-	w.answering = true
-	go w.accept(a)
+	w.acceptor = make(chan struct{})
+	go w.accept(a, w.acceptor)
 	return true
 }
 
@@ -123,7 +123,8 @@ func (w *way) decideAll() {
 }
 
 // accept is the Responder's start-up.
-func (w *way) accept(a *asker) {
+func (w *way) accept(a *asker, done chan struct{}) {
+	defer close(done)
 	l, err := w.begin(!w.toItself(), true)
 	if err != nil {
 		w.q.engine.refuse(a.request, &a.hello, comeAgain)
@@ -142,7 +143,7 @@ func (w *way) accept(a *asker) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.answering = false
+	w.acceptor = nil
 	w.decideAll()
 }
 

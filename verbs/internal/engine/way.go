@@ -30,16 +30,17 @@ import (
 type way struct {
 	q      *qp
 	mu     sync.Mutex
-	ending sync.Mutex // of end, reset and leave
+	ending sync.Mutex // of end, reset, leave and seek
 
 	state     wayState
-	ended     bool // end has waited for all lives: nothing of them completes any more
+	era       uint32 // resets: an end that was on its way when one came is of what was before
+	ended     bool   // end has waited for all lives: nothing of them completes any more
 	own, peer name
 	reads     int                  // of the peer's that are served at a time
 	stop      context.CancelFunc   // of who connects
 	seeker    chan struct{}        // closed when that has ended; nil: nobody
 	lives     []*life              // that have not ended
-	answering bool                 // a Request is being accepted
+	acceptor  chan struct{}        // closed when a Request was accepted, or not; nil: there is none
 	waiting   []*asker             // Requests
 	current   atomic.Pointer[life] // that sends; nil: not in service
 	failed    atomic.Bool          // a completion has told why, or the program has asked for the end
@@ -165,6 +166,8 @@ func (w *way) setRetry(timeout, retries uint, r rnic.Retry, ready bool) {
 
 // seek begins to connect.
 func (w *way) seek(own, peer name, reads int) error {
+	w.ending.Lock() // a reset on another thread of the program is over first
+	defer w.ending.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.state != wayUnset {
@@ -175,7 +178,7 @@ func (w *way) seek(own, peer name, reads int) error {
 	if own.compare(peer) <= 0 {
 		ctx, stop := context.WithCancel(context.Background())
 		w.stop, w.seeker = stop, make(chan struct{})
-		go w.connect(ctx, w.seeker)
+		go w.connect(ctx, w.era, w.seeker)
 	}
 	w.decideAll()
 	return nil
@@ -188,12 +191,12 @@ func (w *way) initiates() bool { return w.own.compare(w.peer) <= 0 }
 func (w *way) toItself() bool { return w.own == w.peer }
 
 // connect tries until there is a connection, or ctx ends.
-func (w *way) connect(ctx context.Context, done chan struct{}) {
+func (w *way) connect(ctx context.Context, era uint32, done chan struct{}) {
 	defer close(done)
 	e, told := w.q.engine, ""
 	for wait := againFirst; ; wait = min(2*wait, againLast) {
 		err := w.attempt(ctx)
-		if err == nil || ctx.Err() != nil {
+		if err == nil || ctx.Err() != nil || !w.in(waySeeking) {
 			return
 		}
 		if text := err.Error(); text != told {
@@ -201,7 +204,7 @@ func (w *way) connect(ctx context.Context, done chan struct{}) {
 			e.tellLog("queue pair 0x%06x to %v: %v", w.own.number, w.peer, err)
 		}
 		if errors.Is(err, errForeign) {
-			go w.end(eventQPFatal) // it waits for us
+			go w.end(era, eventQPFatal) // it waits for us
 			return
 		}
 		select {
@@ -237,7 +240,9 @@ func (w *way) attempt(ctx context.Context) error {
 		l.end()
 		return err
 	}
-	w.serve(l)
+	if !w.serve(l) {
+		return errors.New("the connection has ended at once")
+	}
 	return nil
 }
 
@@ -304,14 +309,14 @@ func (w *way) begin(sends, recvs bool) (*life, error) {
 	return l, nil
 }
 
-// serve puts l, which has a connection, into service.
-func (w *way) serve(l *life) {
+// serve puts l, which has a connection, into service. False: it has ended already, or must.
+func (w *way) serve(l *life) bool {
 	e := w.q.engine
 	w.mu.Lock()
 	if !slices.Contains(w.lives, l) || w.state != waySeeking && w.state != wayServed {
 		w.mu.Unlock()
 		l.rnic.Abort()
-		return
+		return false
 	}
 	if l.sends {
 		w.state = wayServed
@@ -324,6 +329,7 @@ func (w *way) serve(l *life) {
 	w.mu.Unlock()
 	e.tellLog("connected by number, 0x%06x with %v", w.own.number, w.peer)
 	l.rnic.Doorbell() // for what was posted meanwhile
+	return true
 }
 
 // doorbell is rung after requests were posted; after ERR after receive buffers, too. It does not
@@ -336,7 +342,8 @@ func (w *way) doorbell() {
 	w.mu.Lock()
 	switch {
 	case w.state == waySeeking && w.timer == nil && w.retry.Unanswered > 0 && w.q.sends.waits():
-		w.timer = time.AfterFunc(w.retry.Unanswered, w.unanswered)
+		era := w.era
+		w.timer = time.AfterFunc(w.retry.Unanswered, func() { w.unanswered(era) })
 	case w.state == wayServed: // meanwhile
 		l := w.current.Load()
 		w.mu.Unlock()
@@ -346,7 +353,7 @@ func (w *way) doorbell() {
 		return
 	case w.state == wayLost && w.q.sends.waits():
 		w.state = wayOver
-		go w.end(0)
+		go w.end(w.era, 0)
 	}
 	ended := w.ended
 	w.mu.Unlock()
@@ -356,13 +363,13 @@ func (w *way) doorbell() {
 }
 
 // unanswered is the end of patience.
-func (w *way) unanswered() {
+func (w *way) unanswered(era uint32) {
 	w.mu.Lock()
-	seeks := w.state == waySeeking
+	seeks, peer := w.state == waySeeking && w.era == era, w.peer
 	w.mu.Unlock()
 	if seeks {
-		w.q.engine.tellLog("queue pair 0x%06x to %v: no answer", w.own.number, w.peer)
-		w.end(0)
+		w.q.engine.tellLog("queue pair 0x%06x to %v: no answer", w.q.number, peer)
+		w.end(era, 0)
 	}
 }
 
@@ -373,7 +380,8 @@ func (w *way) lifeOver(l *life) {
 	if was >= 0 {
 		w.lives = slices.Delete(w.lives, was, was+1)
 	}
-	if was < 0 || w.state != wayServed || w.current.Load() != l && l.sends {
+	served := w.state == wayServed && (w.current.Load() == l || !l.sends)
+	if was < 0 || !served && !(w.state == waySeeking && l.worked) {
 		w.mu.Unlock()
 		return
 	}
@@ -386,24 +394,32 @@ func (w *way) lifeOver(l *life) {
 	if w.state = wayLost; w.failed.Load() || w.q.half || w.q.sends.waits() {
 		w.state = wayOver
 	}
-	over := w.state == wayOver
+	over, era, peer := w.state == wayOver, w.era, w.peer
 	w.mu.Unlock()
-	w.q.engine.tellLog("ended, 0x%06x with %v: %v", w.own.number, w.peer, err)
+	w.q.engine.tellLog("ended, 0x%06x with %v: %v", w.q.number, peer, err)
 	if event {
 		w.q.ctx.tell(kind, &w.q.subject)
 	}
 	if over {
-		w.end(0)
+		w.end(era, 0)
 	}
 }
 
-// end moves to ERR: everything that was posted, or is from now on, completes, and the program is
-// told of kind, if it is not 0. Any goroutine but one that drives a connection.
-func (w *way) end(kind uint32) {
+// now is the era.
+func (w *way) now() uint32 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.era
+}
+
+// end moves to ERR, unless a reset has come since era: everything that was posted, or is from now
+// on, completes, and the program is told of kind, if it is not 0. Any goroutine but one that drives
+// a connection.
+func (w *way) end(era, kind uint32) {
 	w.ending.Lock()
 	defer w.ending.Unlock()
 	w.mu.Lock()
-	if w.state == wayGone {
+	if w.state == wayGone || w.era != era {
 		w.mu.Unlock()
 		return
 	}
@@ -439,20 +455,25 @@ func (w *way) quit() (lives []*life) {
 	return lives
 }
 
-// endAll returns when nobody connects any more and lives have ended.
+// endAll returns when nobody connects or accepts any more and lives have ended.
 func (w *way) endAll(lives []*life) {
+	w.mu.Lock()
+	acceptor := w.acceptor
+	w.mu.Unlock()
 	for _, l := range lives {
 		l.end()
 	}
-	if w.seeker != nil {
-		<-w.seeker
+	for _, done := range [...]chan struct{}{w.seeker, acceptor} {
+		if done != nil {
+			<-done
+		}
 	}
 }
 
 // abort is the program's move to ERR.
 func (w *way) abort() {
 	w.failed.Store(true)
-	w.end(0)
+	w.end(w.now(), 0)
 }
 
 // reset is the program's move to RESET: what was posted is forgotten. It posts nothing meanwhile.
@@ -466,6 +487,7 @@ func (w *way) reset() {
 	}
 	w.failed.Store(true)
 	w.state, w.ended = wayUnset, false
+	w.era++
 	lives := w.quit()
 	w.mu.Unlock()
 	w.endAll(lives)
@@ -479,7 +501,7 @@ func (w *way) reset() {
 		}
 	}
 	w.mu.Lock()
-	w.kept, w.stop, w.seeker, w.answering = nil, nil, nil, false
+	w.kept, w.stop, w.seeker = nil, nil, nil
 	w.mu.Unlock()
 	q.half, q.underway, q.abort = false, waiting.Underway{}, sync.Once{}
 	q.sends.restart()

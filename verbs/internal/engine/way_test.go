@@ -1,6 +1,11 @@
 package engine
 
 import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"unsafe"
 
@@ -67,4 +72,130 @@ func TestPostsDuringTheEndCompleteInOrder(t *testing.T) {
 		require.EqualValues(t, rnic.Flushed, c.Status)
 		next[c.Op]++
 	}
+}
+
+// gate is a log that holds up the goroutine that writes the first line with a word.
+type gate struct {
+	word           string
+	once           sync.Once
+	reached, opens chan struct{}
+}
+
+func newGate(word string) *gate {
+	return &gate{word: word, reached: make(chan struct{}), opens: make(chan struct{})}
+}
+
+func (g *gate) Write(b []byte) (int, error) {
+	if strings.Contains(string(b), g.word) {
+		g.once.Do(func() {
+			close(g.reached)
+			<-g.opens
+		})
+	}
+	return len(b), nil
+}
+
+// restarted is what the program does after the move to RESET.
+func (u *udEnd) restarted() { u.posted, u.buffers = 0, 0 }
+
+// A connection's end that comes late, after the program has moved its queue pair to RESET and to
+// RTR again, is not the end of what it is connected to now.
+func TestLateEndIsOfWhatWasBeforeReset(t *testing.T) {
+	p := newUDProgram(t)
+	log := newGate("ended, ")
+	p.engine.log = log
+	a, q := p.newNumbered()
+	b, _ := p.newNumbered()
+	c, _ := p.newNumbered()
+	a.connect(b.number)
+	b.connect(a.number)
+	a.send(wq.WQE{ID: 0, Op: wq.OpSend, Flags: wq.FlagSignaled, Local: p.sge(0, 16)})
+	until(func() bool { return q.way.in(wayServed) })
+	p.do(ring.DestroyQP, b.handle)
+	require.EqualValues(t, rnic.RetryExceeded, a.poll().Status)
+	<-log.reached
+	p.do(ring.ResetQP, a.handle)
+	a.restarted()
+	a.connect(c.number)
+	c.connect(a.number)
+	close(log.opens)
+	for id := range uint64(64) {
+		c.recv(id, p.sge(0, 64))
+		a.send(wq.WQE{ID: id, Op: wq.OpSend, Flags: wq.FlagSignaled, Local: p.sge(64, 16)})
+		require.EqualValues(t, rnic.Success, a.poll().Status)
+	}
+	require.True(t, q.way.in(wayServed))
+}
+
+// A program moves a queue pair to RESET in one thread and to RTR in another: RTR waits, and what it
+// began ends with the queue pair.
+func TestConnectDuringResetWaits(t *testing.T) {
+	p := newUDProgram(t)
+	for range 20 {
+		a, q := p.newNumbered()
+		a.connect(a.number | 0x800) // nobody's, and a connects
+		both := make(chan syscall.Errno, 2)
+		p.engine.whenQuiet(func() { // for which a reset waits
+			go func() {
+				_, err := p.callIn(1, ring.ResetQP, nil, a.handle)
+				both <- err
+			}()
+			until(func() bool { return q.way.in(wayUnset) })
+			go func() {
+				_, err := p.callIn(2, ring.ConnectQP, append(udHere[:], udHere[:]...), a.handle,
+					uint64(a.number|0x800), 4)
+				both <- err
+			}()
+			until(func() bool { return atomic.LoadUint32(&p.area.Calls[2].State) == ring.CallTaken })
+		})
+		require.Zero(t, <-both)
+		require.Zero(t, <-both)
+		seeker := q.way.seeker
+		require.NotNil(t, seeker)
+		p.do(ring.DestroyQP, a.handle)
+		<-seeker
+	}
+}
+
+// A connection that ends before it is known to be in service, but has worked, is the one that there
+// was: its peer is gone. One that has not worked is an attempt.
+func TestEndBeforeService(t *testing.T) {
+	p := newUDProgram(t)
+	for worked, want := range map[bool]wayState{true: wayLost, false: waySeeking} {
+		a, q := p.newNumbered()
+		a.connect(a.number - 1) // which connects, were it there
+		l := must(q.way.begin(true, true))(t)
+		l.worked = worked
+		l.rnic.Abort()
+		<-l.watched
+		until(func() bool { return len(q.ends()) == 0 })
+		require.True(t, q.way.in(want), "worked: %v", worked)
+		require.False(t, q.way.serve(l))
+	}
+}
+
+// RESET returns when no Request of before is being accepted any more.
+func TestResetWaitsForTheAcceptor(t *testing.T) {
+	p := newUDProgram(t)
+	a, acceptor := p.newNumbered()
+	b, q := p.newNumbered()
+	if a.number < b.number { // which connects
+		a, b, acceptor = b, a, q
+	}
+	log := newGate(fmt.Sprintf("connected by number, 0x%06x with", a.number))
+	p.engine.log = log
+	a.connect(b.number)
+	b.connect(a.number)
+	<-log.reached
+	go func() {
+		until(func() bool { return acceptor.way.in(wayUnset) })
+		for range 8 { // the loop is what a reset waits for, too
+			p.engine.whenQuiet(func() {})
+		}
+		close(log.opens)
+	}()
+	p.do(ring.ResetQP, a.handle)
+	acceptor.way.mu.Lock()
+	defer acceptor.way.mu.Unlock()
+	require.Nil(t, acceptor.way.acceptor)
 }
