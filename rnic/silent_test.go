@@ -108,6 +108,24 @@ func TestSilentStartupsOfOneAddress(t *testing.T) {
 	})
 }
 
+// They give way to a connection that the host opens itself, too.
+func TestSilentStartupsGiveWayToOurOwn(t *testing.T) {
+	r := newRig(t, sockets, rigConfig{connsMax: 2})
+	addr, accept := r.peerListens()
+	var silent []*peer
+	for range 3 {
+		silent = append(silent, r.peerDials())
+	}
+	r.startupsEndWith(1, stack.ErrGaveWay) // and the others have the slots
+	c := r.newEnd(r.server, opts{})
+	require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
+	accept()
+	r.startupsEndWith(1, stack.ErrGaveWay)
+	silent[1].expectReset()
+	c.qp.Abort()
+	c.awaitClosed()
+}
+
 // A stream that becomes MPA's has spoken: it does not give way.
 func TestDelayedStartupDoesNotGiveWay(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{connsMax: 1})

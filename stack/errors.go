@@ -19,8 +19,8 @@ var (
 	ErrPortUsed = errors.New("stack: port is in use")
 	ErrBusy     = errors.New("stack: control ring is full")
 	ErrStopped  = errors.New("stack: poller has stopped")
-	ErrGaveWay  = errors.New("stack: the peer said nothing, and a connection that came in needed " +
-		"the place")
+	ErrGaveWay  = errors.New("stack: the peer said nothing, and another connection needed its " +
+		"place")
 	ErrHoarding = errors.New("stack: the peer keeps packet buffers of ours for too long, and others " +
 		"wait for them")
 

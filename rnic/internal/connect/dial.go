@@ -94,7 +94,7 @@ func (p *Param) dialer() (d net.Dialer, err error) {
 // for when it ends early.
 func (e *Endpoint) dialSocket(ctx context.Context, addr string, tries []mpa.Dialect) error {
 	h := e.host
-	at, err := h.Slots.Take()
+	at, err := h.takeSlot()
 	if err != nil {
 		return err
 	}

@@ -230,3 +230,12 @@ func Order(submit func(func()) error, fn func()) error {
 		runtime.Gosched()
 	}
 }
+
+// takeSlot takes the slot of a connection that we open, from a silent one if there is no other.
+func (h *Host) takeSlot() (*transport.Slot, error) {
+	at, gaveWay, err := h.Slots.Take()
+	if gaveWay != nil {
+		gaveWay.GiveWay()
+	}
+	return at, err
+}

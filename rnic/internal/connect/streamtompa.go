@@ -145,7 +145,7 @@ func (h *Host) fromSocket(ctx context.Context, nc *net.TCPConn, rest []byte, qui
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	}
-	at, err := h.Slots.Take()
+	at, err := h.takeSlot()
 	if err != nil {
 		return nil, err
 	}

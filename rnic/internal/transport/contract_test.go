@@ -167,7 +167,7 @@ func overSockets(t *testing.T) (ends [2]*end) {
 	slots := NewSlots(2, 0)
 	l := newLoop(t)
 	for i, nc := range []*net.TCPConn{ours, theirs} {
-		at, err := slots.Take()
+		at, _, err := slots.Take()
 		require.NoError(t, err)
 		e := newEnd(t)
 		s, err := NewKernelConn(e, l, nc, at, mem.NewTable(1).NewReader())

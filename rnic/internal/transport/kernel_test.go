@@ -126,7 +126,7 @@ func newKernel(t *testing.T) (*KernelConn, *upper, *net.TCPConn) {
 	t.Helper()
 	ours, peer := socketPair(t)
 	slots := NewSlots(1, 0)
-	at, err := slots.Take()
+	at, _, err := slots.Take()
 	require.NoError(t, err)
 	u := &upper{}
 	s, err := NewKernelConn(u, newLoop(t), ours, at, mem.NewTable(1).NewReader())
@@ -194,7 +194,7 @@ func TestKernelEnds(t *testing.T) {
 	start := func(t *testing.T) (*ender, *net.TCPConn, *Slots) {
 		ours, peer := socketPair(t)
 		slots := NewSlots(1, 0)
-		at, err := slots.Take()
+		at, _, err := slots.Take()
 		require.NoError(t, err)
 		u := &ender{over: make(chan error, 2), back: make(chan net.Conn, 2)}
 		u.s, err = NewKernelConn(u, newLoop(t), ours, at, mem.NewTable(1).NewReader())
@@ -262,7 +262,7 @@ func TestKernelResetAfterOctets(t *testing.T) {
 	const n, tcpClose = 30_000, 7 // of the kernel's net/tcp_states.h
 	ours, peer := socketPair(t)
 	e := newEnd(t)
-	at, err := NewSlots(1, 0).Take()
+	at, _, err := NewSlots(1, 0).Take()
 	require.NoError(t, err)
 	s, err := NewKernelConn(e, newLoop(t), ours, at, mem.NewTable(1).NewReader())
 	require.NoError(t, err)

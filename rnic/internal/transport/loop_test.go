@@ -32,7 +32,7 @@ func drivenEnds(t *testing.T) (l *Loop, ends [2]*end) {
 	ours, theirs := socketPair(t)
 	slots := NewSlots(2, 0)
 	for i := range ends {
-		at, err := slots.Take()
+		at, _, err := slots.Take()
 		require.NoError(t, err)
 		ends[i] = newEnd(t)
 		s, err := NewKernelConn(ends[i], l, [...]*net.TCPConn{ours, theirs}[i], at,
@@ -81,7 +81,7 @@ func TestDrive(t *testing.T) {
 // goroutine goes on with it.
 func TestDriveLeavesTheRestToTheLoop(t *testing.T) {
 	ours, peer := socketPair(t)
-	at, err := NewSlots(1, 0).Take()
+	at, _, err := NewSlots(1, 0).Take()
 	require.NoError(t, err)
 	e, l := newEnd(t), newLoop(t)
 	s, err := NewKernelConn(e, l, ours, at, mem.NewTable(1).NewReader())
@@ -428,7 +428,7 @@ func TestUrgentOctets(t *testing.T) {
 	require.NoError(t, l.rouser.Prepare(&l.sockets, nil))
 	l.running = true
 	ours, peer := socketPair(t)
-	at, err := NewSlots(1, 0).Take()
+	at, _, err := NewSlots(1, 0).Take()
 	require.NoError(t, err)
 	e := newEnd(t)
 	s, err := NewKernelConn(e, l, ours, at, mem.NewTable(1).NewReader())

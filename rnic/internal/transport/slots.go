@@ -11,8 +11,8 @@ import (
 
 // Slots bound the connections over kernel sockets: Config.ConnsMax in all, and Config.PeerMax of
 // those that one address has opened to us. A connection is silent while its peer has not sent its
-// start-up frame. Where there is no slot for one that comes in, the oldest silent one gives way,
-// as on a Poller (stack.Conn.SetSilent).
+// start-up frame. Where there is no slot for one that comes in, or that we open, the oldest silent
+// one gives way (as on a Poller for one that comes in: stack.Conn.SetSilent).
 //
 // Everything is for any goroutine, also one that holds a Loop. Nothing above is
 // called.
@@ -50,40 +50,46 @@ func NewSlots(max, peerMax int) *Slots {
 	return &Slots{max: max, peerMax: peerMax, peers: map[netip.Addr]*peerSlots{}}
 }
 
-// Take takes a slot for a connection that we open.
-func (p *Slots) Take() (*Slot, error) {
+// Take takes a slot for a connection that we open. gaveWay, if not nil, has lost its slot to that
+// one: the caller ends it with GiveWay.
+func (p *Slots) Take() (sl *Slot, gaveWay *KernelConn, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.taken >= p.max {
-		return nil, fmt.Errorf("%w (ConnsMax is %d)", stack.ErrConnMax, p.max)
+		if gaveWay, err = p.makePlace(); err != nil {
+			return nil, nil, err
+		}
 	}
 	p.taken++
-	return &Slot{of: p}, nil
+	return &Slot{of: p}, gaveWay, nil
 }
 
-// TakeFor takes a slot for a connection that peer has opened. gaveWay, if not nil, has lost its
-// slot to that one: the caller ends it with GiveWay.
+// makePlace takes the slot of the oldest silent connection. p is locked.
+func (p *Slots) makePlace() (gaveWay *KernelConn, err error) {
+	e := p.silent.Front()
+	if e == nil {
+		return nil, fmt.Errorf("%w (ConnsMax is %d)", stack.ErrConnMax, p.max)
+	}
+	return e.Value.(*Slot).lose(), nil
+}
+
+// TakeFor is Take for a connection that peer has opened.
 func (p *Slots) TakeFor(peer netip.Addr) (sl *Slot, gaveWay *KernelConn, err error) {
 	peer = addressOf(peer)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var e *list.Element
 	theirs := p.peers[peer]
 	switch {
 	case p.peerMax > 0 && theirs != nil && theirs.taken >= p.peerMax:
-		if e = theirs.silent.Front(); e == nil {
+		e := theirs.silent.Front()
+		if e == nil {
 			return nil, nil, fmt.Errorf("%w (PeerMax is %d)", ErrPeerMax, p.peerMax)
 		}
+		gaveWay = e.Value.(*Slot).lose()
 	case p.taken >= p.max:
-		if e = p.silent.Front(); e == nil {
-			return nil, nil, fmt.Errorf("%w (ConnsMax is %d)", stack.ErrConnMax, p.max)
+		if gaveWay, err = p.makePlace(); err != nil {
+			return nil, nil, err
 		}
-	}
-	if e != nil {
-		old := e.Value.(*Slot)
-		gaveWay = old.socket
-		old.give()
-		old.lost = true
 	}
 	p.taken++
 	if theirs = p.peers[peer]; theirs == nil { // or its last has just given way
@@ -132,6 +138,14 @@ func (sl *Slot) Free() {
 		sl.give()
 		sl.lost = true
 	}
+}
+
+// lose gives the slot of a silent connection to another one.
+func (sl *Slot) lose() (gaveWay *KernelConn) {
+	gaveWay = sl.socket
+	sl.give()
+	sl.lost = true
+	return gaveWay
 }
 
 func (sl *Slot) give() {

@@ -64,8 +64,14 @@ func TestSlotsProperty(t *testing.T) {
 			any := func(of []*slotModel) *slotModel { return of[r.IntN(len(of))] }
 			switch op := r.IntN(7); {
 			case op == 0:
-				sl, err := p.Take()
-				require.Equal(t, all < most, err == nil, "seed %d", seed)
+				sl, gaveWay, err := p.Take()
+				require.Equal(t, all < most || oldest != nil, err == nil, "seed %d", seed)
+				if all < most || oldest == nil {
+					require.Nil(t, gaveWay)
+				} else {
+					require.Same(t, oldest.socket, gaveWay, "seed %d", seed)
+					drop(oldest)
+				}
 				if err != nil {
 					require.ErrorIs(t, err, stack.ErrConnMax)
 					require.NotErrorIs(t, err, ErrPeerMax)
