@@ -204,7 +204,7 @@ func (q *Engine) takeBack(m *rdmap.Reliability) bool {
 
 // Resume sends what was taken back, when the time is over that the peer has named.
 func (q *Engine) Resume() {
-	if k := &q.ack; k.waiting {
+	if k := &q.ack; k.waiting && !q.send.stopped {
 		k.waiting = false
 		k.due |= dueResume
 	}

@@ -123,3 +123,25 @@ func TestRefusedResponse(t *testing.T) {
 	a.Finish()
 	require.Equal(t, []wq.CQE{{ID: 1, Op: wq.OpSend, Status: wq.Flushed}}, drainCQ(nil, a.SendCQ))
 }
+
+// The time to send again may be over after a Terminate, which is the last that an end sends.
+func TestNothingAfterTerminate(t *testing.T) {
+	for _, end := range []func(a, b *half){
+		func(a, _ *half) { a.Terminate(errReliability) },
+		func(a, b *half) { b.Terminate(errReliability); b.pull(4); a.arrive(4) },
+	} {
+		p := newPair(t, nil)
+		a, b := p.ends[0], p.ends[1]
+		a.post(1, wq.OpSend, 0, 10)
+		a.pull(4)
+		b.arrive(4)
+		b.pull(4)
+		a.arrive(4)
+		require.NotZero(t, a.effects&EffectNotReady)
+		end(a, b)
+		a.pull(4)
+		a.Resume()
+		require.Zero(t, a.pull(4))
+		require.True(t, a.Idle())
+	}
+}
