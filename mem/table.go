@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -213,9 +214,25 @@ func (t *Table) Writers(b []byte) (stags []STag) {
 	return stags
 }
 
-// Holds reports whether the octet at addr is of a region, valid or not, whose Deregister has not
-// returned. Any goroutine; it locks, and looks at every slot.
-func (t *Table) Holds(addr uintptr) bool {
+// Unreachable says whether a panic, as recover returned it, is a fault at an octet of a region,
+// valid or not, whose Deregister has not returned: the memory is gone (debug.SetPanicOnFault). nil:
+// there was no panic. It panics again with any other. Any goroutine; for a fault it locks, and
+// looks at every slot.
+func (t *Table) Unreachable(recovered any) bool {
+	if recovered == nil {
+		return false
+	}
+	fault, ok := recovered.(interface {
+		runtime.Error
+		Addr() uintptr
+	})
+	if !ok || !t.holds(fault.Addr()) {
+		panic(recovered)
+	}
+	return true
+}
+
+func (t *Table) holds(addr uintptr) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, m := range t.regions {

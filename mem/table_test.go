@@ -1,6 +1,7 @@
 package mem
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -275,4 +276,31 @@ func must[V any](v V, err error) func(require.TestingT) V {
 		require.NoError(t, err)
 		return v
 	}
+}
+
+// faultAt is what the runtime panics with for a fault.
+type faultAt uintptr
+
+func (faultAt) Error() string   { return "fault" }
+func (faultAt) RuntimeError()   {}
+func (f faultAt) Addr() uintptr { return uintptr(f) }
+
+// A fault at an octet of a region is one of memory that is gone, until the region is deregistered;
+// everything else is not the Table's.
+func TestUnreachable(t *testing.T) {
+	tb := NewTable(4)
+	b := make([]byte, 100)
+	m := register(t, tb, tb.AllocDomain(), b, RegionOptions{})
+	first := faultAt(unsafe.Pointer(&b[0]))
+	require.False(t, tb.Unreachable(nil))
+	for _, fault := range []faultAt{first, first + 99} {
+		require.True(t, tb.Unreachable(fault))
+	}
+	for _, other := range []any{first - 1, first + 100, "another panic", errors.New("another")} {
+		require.PanicsWithValue(t, other, func() { tb.Unreachable(other) })
+	}
+	m.Revoke()
+	require.True(t, tb.Unreachable(first), "a placement may be under way")
+	m.Deregister()
+	require.Panics(t, func() { tb.Unreachable(first) })
 }

@@ -3,7 +3,6 @@ package rnic
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"runtime/debug"
 
 	"github.com/rnicd/rnicd/mem"
@@ -71,16 +70,5 @@ func (m *Memory) Copy(dst, src []byte) (ok bool) {
 // recover has Copy return false where memory of a region is gone.
 func (m *Memory) recover(faults bool) {
 	debug.SetPanicOnFault(faults)
-	switch fault := recover().(type) {
-	case nil:
-	case interface {
-		runtime.Error
-		Addr() uintptr
-	}:
-		if !m.table.Holds(fault.Addr()) {
-			panic(fault)
-		}
-	default:
-		panic(fault)
-	}
+	m.table.Unreachable(recover())
 }

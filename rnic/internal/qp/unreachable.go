@@ -1,9 +1,6 @@
 package qp
 
-import (
-	"runtime"
-	"runtime/debug"
-)
+import "runtime/debug"
 
 // Registered memory can go away under the engine: the application unmaps it, takes its rights away,
 // or cuts the file shorter that is mapped there. The processor's fault is then an error of this
@@ -22,15 +19,8 @@ import (
 // unreachable says whether a panic, as recover returned it, is a fault at an address of a region,
 // and notes that. nil: there was none. It panics again with any other.
 func (q *Engine) unreachable(recovered any) bool {
-	if recovered == nil {
+	if !q.Table.Unreachable(recovered) {
 		return false
-	}
-	fault, ok := recovered.(interface {
-		runtime.Error
-		Addr() uintptr
-	})
-	if !ok || !q.Table.Holds(fault.Addr()) {
-		panic(recovered)
 	}
 	q.recv.lost = errUnreachable
 	return true
