@@ -78,9 +78,13 @@ func (h *hostile) reliability() {
 			m = h.notReady(h.count(k.acked, max(k.acked, h.begun()-1)))
 		}
 	}
+	cannotBe := m.Kind != rdmap.Resume && int32(m.Count-k.acked) < 0 ||
+		m.Kind == rdmap.Acknowledge && int32(m.Count-k.cut) > 0 ||
+		m.Kind == rdmap.NotReady && (k.waiting || int32(m.Count-h.begun()) >= 0)
 	body := make([]byte, rdmap.ReliabilityLen)
 	m.Put(body)
 	h.untagged(rdmap.OpReliability, rdmap.QNReliability, body)
+	require.False(h.t, cannotBe && h.err == nil, "%+v", m)
 }
 
 // notReady has the MSNs as they were when message n was begun.
@@ -158,6 +162,7 @@ func TestHostileInAcknowledgedMode(t *testing.T) {
 				h.message()
 			}
 			sends, recvs = drainCQ(sends, h.SendCQ), drainCQ(recvs, h.RecvCQ)
+			require.LessOrEqual(rt, h.ack.acked, h.ack.cut)
 		}
 		ended += b2i(h.err != nil)
 		notReady += h.Stats().NotReadyRecvd
