@@ -14,6 +14,7 @@ import (
 type flood struct {
 	name  string
 	tune  func(cfg *Config)
+	begin func(s *siege)
 	frame func(s *siege) []byte
 	check func(s *siege, n, before Counters, sent uint64)
 }
@@ -302,11 +303,14 @@ func halfOpen(s *siege, n, before Counters, sent uint64) {
 func TestFloods(t *testing.T) {
 	quiet := undisturbed(t, nil, siegeTicks)
 	for _, group := range [][]flood{
-		resetFloods, dataFloods, icmpFloods, fragmentFloods, neighbourFloods, synFloods,
+		resetFloods, dataFloods, icmpFloods, fragmentFloods, neighbourFloods, synFloods, udpFloods,
 	} {
 		for _, f := range sample.Of(t, 1, group) {
 			t.Run(f.name, func(t *testing.T) {
 				s := newSiege(t, f.tune)
+				if f.begin != nil {
+					f.begin(s)
+				}
 				before := s.b.counters()
 				got := s.run(siegeTicks, func() {
 					for range hostileRate {

@@ -17,14 +17,16 @@ import (
 // connection keeps its goodput, octet for octet right; memory is what the Config says; a counter
 // names what happened.
 //
-// attack_flood_test.go has those that need no connection, attack_peer_test.go those by peers that
-// complete the handshake.
+// attack_flood_test.go has those that need no connection, attack_udp_test.go their datagrams,
+// attack_peer_test.go those by peers that complete the handshake.
 
 // siege is a lab under attack.
 type siege struct {
 	*lab
 	r    *rand.Rand
 	u, v *peer // the healthy connection, a's end and b's
+
+	mailbox *answering // of udpFloods
 }
 
 const (
