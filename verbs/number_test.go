@@ -1,7 +1,9 @@
 package verbs
 
 import (
+	"math/rand/v2"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -99,5 +101,19 @@ func TestProgramsByNumberOnMemif(t *testing.T) {
 			client := l.runOn(cable+" --addr 10.9.0.2/24", x.need, strings.Fields(x.args+" 127.0.0.1")...)
 			requireNumbered(t, x, server, client)
 		})
+	}
+}
+
+// Threads that use queue pairs in no order at all harm those alone, over either transport.
+func TestMisuseByThreads(t *testing.T) {
+	l := newLab(t)
+	program := l.compile("misuse")
+	for _, flags := range []string{"", "--pmd memif --no-dad --role server --addr 10.9.0.1/24 " +
+		"--socket " + filepath.Join(t.TempDir(), "memif")} {
+		seed := strconv.Itoa(int(rand.Int32()))
+		p := l.runOn("--device roce "+flags, "gcc", program, seed,
+			strconv.Itoa(sample.Count(300, 20000)))
+		require.Zero(t, p.Wait(t), "seed %s\n%s", seed, p)
+		p.Expect(t, 1, "^all well$")
 	}
 }
