@@ -495,13 +495,9 @@ func (w *way) reset() {
 	q.engine.whenQuiet(func() {})
 	w.flushing.Lock()
 	defer w.flushing.Unlock()
-	if q.srq != nil {
-		for _, id := range w.kept {
-			q.srq.giveBack(uint32(id))
-		}
-	}
+	w.giveBack()
 	w.mu.Lock()
-	w.kept, w.stop, w.seeker = nil, nil, nil
+	w.stop, w.seeker = nil, nil
 	w.mu.Unlock()
 	q.half, q.underway, q.abort = false, waiting.Underway{}, sync.Once{}
 	q.sends.restart()
@@ -514,7 +510,20 @@ func (w *way) reset() {
 func (w *way) keep(id uint64) {
 	w.flushing.Lock()
 	defer w.flushing.Unlock()
-	w.kept = append(w.kept, id)
+	if w.kept = append(w.kept, id); w.q.gone.Load() {
+		w.giveBack()
+	}
+}
+
+// giveBack forgets the receive buffers that were kept: those of a shared receive queue are the
+// program's again. w.flushing is locked.
+func (w *way) giveBack() {
+	for _, id := range w.kept {
+		if w.q.srq != nil {
+			w.q.srq.giveBack(uint32(id))
+		}
+	}
+	w.kept = nil
 }
 
 // flush completes everything that waits. Any goroutine, after all lives.
@@ -592,6 +601,9 @@ func (w *way) leave() []*rnic.QueuePair {
 		w.forget(a)
 	}
 	w.mu.Unlock()
+	w.flushing.Lock()
+	defer w.flushing.Unlock()
+	w.giveBack()
 	return all
 }
 

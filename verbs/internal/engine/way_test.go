@@ -199,3 +199,22 @@ func TestResetWaitsForTheAcceptor(t *testing.T) {
 	defer acceptor.way.mu.Unlock()
 	require.Nil(t, acceptor.way.acceptor)
 }
+
+// A receive buffer of a shared receive queue that a connection has taken for a message of which the
+// rest never came is the program's again when the queue pair is destroyed, whichever is first.
+func TestDestroyGivesSharedBuffersBack(t *testing.T) {
+	p := newUDProgram(t)
+	s := p.do(ring.CreateSRQ, p.pd, 8, 1, 7, p.ctx)
+	returned := entries[uint64](s[3], 0, 1)
+	c := p.do(ring.CreateCQ, 256, ^uint64(0), 1, p.ctx)
+	o := p.do(ring.CreateQP, p.pd, c[0], c[0], s[0], 8, 8, 1, 64, 7, p.ctx)
+	q := must(find[*qp](&p.engine.objects, o[0]))(t)
+	l := must(q.newLife(true, true))(t)
+	l.received(rnic.Completion{ID: 3, Op: rnic.OpRecv, Status: rnic.Flushed})
+	require.Zero(t, returned[0])
+	p.do(ring.DestroyQP, o[0])
+	require.EqualValues(t, 1<<3, returned[0])
+	l.received(rnic.Completion{ID: 4, Op: rnic.OpRecv, Status: rnic.Flushed})
+	require.EqualValues(t, 1<<3|1<<4, returned[0])
+	l.end()
+}
