@@ -53,23 +53,31 @@ func unordered(a, b []byte) bool {
 	return len(a) == len(b)
 }
 
-// Messages wait for a receiver that is late, over both transports.
+// Messages wait for a receiver that is late, over both transports, also those that are left when
+// their queue pair closes the connection.
 func TestLateReceiver(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		opt := ackOpts(QPOptions{}, ConnParam{})
-		s, c := r.connect(opt, opt)
-		s.qp.SetRetry(Retry{Wait: time.Millisecond, Tries: -1})
-		c.post(c.send(1, 0, 100), c.send(2, 100, 3000))
-		r.until("not ready", func() bool { return notReady(r, c) >= 2 })
-		require.Empty(t, c.done)
-		s.postRecv(s.recvAt(11, 0, 100), s.recvAt(12, 100, 3000))
-		s.expectCompletions(Completion{ID: 11, Len: 100, Op: OpRecv},
-			Completion{ID: 12, Len: 3000, Op: OpRecv})
-		c.expectCompletions(Completion{ID: 1, Len: 100, Op: OpSend},
-			Completion{ID: 2, Len: 3000, Op: OpSend})
-		require.True(t, bytes.Equal(c.source.Bytes()[:3100], s.inbox.Bytes()[:3100]))
-		r.close(s, c)
-	})
+	for _, closes := range []bool{false, true} {
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			opt := ackOpts(QPOptions{}, ConnParam{PeerToPeer: closes, IRD: 1, ORD: 1})
+			s, c := r.connect(opt, opt)
+			s.qp.SetRetry(Retry{Wait: time.Millisecond, Tries: -1})
+			c.post(c.send(1, 0, 100), c.send(2, 100, 3000))
+			r.until("not ready", func() bool { return notReady(r, c) >= 2 })
+			require.Empty(t, c.done)
+			if closes {
+				c.qp.Disconnect()
+				before := notReady(r, c)
+				r.until("again", func() bool { return notReady(r, c) >= before+2 })
+			}
+			s.postRecv(s.recvAt(11, 0, 100), s.recvAt(12, 100, 3000))
+			s.expectCompletions(Completion{ID: 11, Len: 100, Op: OpRecv},
+				Completion{ID: 12, Len: 3000, Op: OpRecv})
+			c.expectCompletions(Completion{ID: 1, Len: 100, Op: OpSend},
+				Completion{ID: 2, Len: 3000, Op: OpSend})
+			require.True(t, bytes.Equal(c.source.Bytes()[:3100], s.inbox.Bytes()[:3100]))
+			r.close(s, c)
+		})
+	}
 }
 
 // notReady is how often e's peer was not ready.
