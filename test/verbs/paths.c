@@ -229,6 +229,8 @@ static void directories(void)
 static void descriptors(void)
 {
 	int top = open("/sys/class/infiniband", O_RDONLY | O_DIRECTORY | O_CLOEXEC), ports, root;
+	const char *volatile none = NULL;
+	DIR *volatile closed;
 	struct statx x;
 	struct stat st;
 	struct dirent *e;
@@ -240,6 +242,12 @@ static void descriptors(void)
 	KEEPS(!fstat(top, &st) && S_ISDIR(st.st_mode));
 	KEEPS(!fstatat(top, "", &st, AT_EMPTY_PATH) && S_ISDIR(st.st_mode));
 	KEEPS(!statx(top, "", AT_EMPTY_PATH, STATX_ALL, &x) && S_ISDIR(x.stx_mode));
+#ifndef SANITIZED /* before Linux 6.11 a path is needed */
+	CHECK(fstatat(top, none, &st, AT_EMPTY_PATH) ? errno == EFAULT : S_ISDIR(st.st_mode));
+	CHECK(statx(top, none, AT_EMPTY_PATH, STATX_ALL, &x) ? errno == EFAULT : S_ISDIR(x.stx_mode));
+#else
+	(void)none;
+#endif
 	KEEPS((ports = openat(top, "rnicd0/ports", O_RDONLY | O_DIRECTORY)) >= 0);
 	KEEPS(!fstatat(ports, "1/rate", &st, 0) && S_ISREG(st.st_mode));
 	KEEPS(!faccessat(ports, "1/rate", R_OK, 0));
@@ -250,8 +258,12 @@ static void descriptors(void)
 	CHECK(dirfd(d) == ports);
 	while ((e = readdir(d)))
 		n += !strcmp(e->d_name, "1");
+	closed = d;
 	CHECK(n == 1 && !closedir(d));
 	FAILS(fstat(ports, &st), EBADF); /* closed with it */
+	CHECK(fcntl(top, F_DUPFD, ports) == ports);
+	closedir(closed); /* a program's mistake, which costs it no other descriptor */
+	CHECK(!fstat(ports, &st) && !close(ports));
 	CHECK((d = opendir(PORT)) && (n = dirfd(d)) >= 0 && n == dirfd(d));
 	CHECK(!fstatat(n, "gids", &st, 0) && S_ISDIR(st.st_mode) && !closedir(d));
 	FAILS(fstat(n, &st), EBADF);

@@ -146,6 +146,7 @@ int closedir(DIR *d)
 		return NEXT(closedir)(d);
 	if (o->fd >= 0)
 		rv_close(o->fd);
+	o->fd = -1;
 	store_release(&o->open, 0);
 	return 0;
 }

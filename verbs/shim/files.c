@@ -44,6 +44,13 @@ bool rv_would_be_ours(const char *path)
 
 #define LOOKS_LIKE_DIRECTORY(mode, links, size) (S_ISREG(mode) && !(links) && (size) == RV_PATH)
 
+/* No path at all will do since Linux 6.11, though the C library's headers say that there is one. */
+static bool is_empty(const char *path)
+{
+	__asm__("" : "+r"(path)); /* or the compiler believes them */
+	return !path || !*path;
+}
+
 /* The path of a directory of ours that is open. */
 bool rv_path_of_descriptor(int fd, char path[RV_PATH])
 {
@@ -165,7 +172,7 @@ static int any_stat(int dir, const char *path, struct stat *st, int flags)
 	char whole[RV_PATH];
 	int before = errno, failed = call_stat(dir, path, st, flags);
 
-	if (!failed && flags & AT_EMPTY_PATH && !*path)
+	if (!failed && flags & AT_EMPTY_PATH && is_empty(path))
 		return opened_stat(dir, st);
 	path = ours_at(dir, path, failed, whole);
 	if (!path)
@@ -274,7 +281,7 @@ int statx(int dir, const char *path, int flags, unsigned int mask, struct statx 
 	char whole[RV_PATH];
 	int before = errno, failed = NEXT(statx)(dir, path, flags, mask, st);
 
-	if (!failed && flags & AT_EMPTY_PATH && !*path) {
+	if (!failed && flags & AT_EMPTY_PATH && is_empty(path)) {
 		if (!LOOKS_LIKE_DIRECTORY(st->stx_mode, st->stx_nlink, st->stx_size) ||
 		    !rv_path_of_descriptor(dir, whole))
 			return 0;
