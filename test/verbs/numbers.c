@@ -5,6 +5,7 @@
 #include "walk.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -391,6 +392,40 @@ static void errors(void)
 	destroy(&b);
 }
 
+struct posting {
+	struct peer *from, *to;
+};
+
+static void *posts(void *of)
+{
+	struct posting *p = of;
+
+	while (send_one(p->from, 70, IBV_WR_RDMA_WRITE, p->to) != EINVAL)
+		;
+	return NULL;
+}
+
+/* What a thread posts until RESET refuses it is not sent in the next life. */
+static void resets(void)
+{
+	struct peer a = make(false), b = make(false);
+	struct posting p = { &a, &b };
+	pthread_t thread;
+
+	for (int i = 0; i < 20; i++) {
+		connect_both(&a, &b);
+		CHECK(!pthread_create(&thread, NULL, posts, &p));
+		expect(&a, 70, IBV_WC_SUCCESS);
+		CHECK(!to(&a, IBV_QPS_RESET) && !pthread_join(thread, NULL) && !to(&b, IBV_QPS_RESET));
+		connect_both(&a, &b);
+		CHECK(!send_one(&a, 71, IBV_WR_RDMA_WRITE, &b));
+		expect(&a, 71, IBV_WC_SUCCESS);
+		CHECK(!to(&a, IBV_QPS_RESET) && !to(&b, IBV_QPS_RESET));
+	}
+	destroy(&a);
+	destroy(&b);
+}
+
 /* In RTR the first message is told of. */
 static void established(void)
 {
@@ -469,6 +504,7 @@ int main(int argc, char **argv)
 	itself();
 	established();
 	errors();
+	resets();
 	peer_ends(false);
 	peer_ends(true);
 	unanswered();

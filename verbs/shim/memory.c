@@ -234,7 +234,7 @@ int rv_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 
 	if (rv_foreign_device(qp->context))
 		return EPERM;
-	if (qp->state < to_qp(qp)->sends_from || mw->type != IBV_MW_TYPE_1 || qp->pd != mw->pd)
+	if (mw->type != IBV_MW_TYPE_1 || qp->pd != mw->pd)
 		return EINVAL;
 	if (b->length && (!m || m->mr.pd != mw->pd || !(m->access & IBV_ACCESS_MW_BIND)))
 		return EINVAL;

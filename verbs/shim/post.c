@@ -171,14 +171,14 @@ int rv_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr *
 	uint32_t before;
 	int error = 0;
 
-	if (qp->state < q->sends_from || rv_foreign(q->process)) {
+	if (rv_foreign(q->process)) {
 		*bad = wr;
-		return rv_foreign(q->process) ? EPERM : EINVAL;
+		return EPERM;
 	}
 	rv_lock(&q->send_lock);
 	before = q->sq_tail;
 	for (; wr; wr = wr->next) {
-		error = put(q, wr);
+		error = qp->state < q->sends_from ? EINVAL : put(q, wr); /* a RESET may just be over */
 		if (error) {
 			*bad = wr;
 			break;
@@ -205,9 +205,12 @@ int rv_post_bind(struct ibv_qp *qp, uint64_t wr_id, unsigned int flags, struct r
 	if (rv_foreign(q->process))
 		return EPERM;
 	rv_lock(&q->send_lock);
-	error = q->sent - load_acquire(&q->retired) >= q->cap.max_send_wr
-			? ENOMEM
-			: rv_call(RV_BIND_MW, bind);
+	if (qp->state < q->sends_from)
+		error = EINVAL;
+	else if (q->sent - load_acquire(&q->retired) >= q->cap.max_send_wr)
+		error = ENOMEM;
+	else
+		error = rv_call(RV_BIND_MW, bind);
 	if (!error) {
 		put(q, &wr); /* there is room */
 		q->sents[(q->sent - 1) & q->sent_mask].opcode = IBV_WC_BIND_MW;
@@ -240,13 +243,14 @@ int rv_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr *
 	struct rv_qp *q = to_qp(qp);
 	int error = 0;
 
-	if (qp->state < q->recvs_from || rv_foreign(q->process)) {
+	if (rv_foreign(q->process)) {
 		*bad = wr;
-		return rv_foreign(q->process) ? EPERM : EINVAL;
+		return EPERM;
 	}
 	rv_lock(&q->recv_lock);
 	for (; wr; wr = wr->next) {
-		if (qp->srq || wr->num_sge < 0 || (uint32_t)wr->num_sge > q->cap.max_recv_sge)
+		if (qp->state < q->recvs_from || qp->srq ||
+		    wr->num_sge < 0 || (uint32_t)wr->num_sge > q->cap.max_recv_sge)
 			error = EINVAL;
 		else if (q->received - load_acquire(&q->recv_retired) >= q->cap.max_recv_wr)
 			error = ENOMEM;

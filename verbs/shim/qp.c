@@ -247,7 +247,7 @@ static void unlock_queues(struct rv_qp *q)
 
 /*
  * The move to RESET: what was posted is forgotten, and completions that were not polled are
- * discarded.
+ * discarded. A thread that posts meanwhile waits, and then finds the state.
  */
 int rv_reset_qp(struct rv_qp *q)
 {
@@ -267,6 +267,7 @@ int rv_reset_qp(struct rv_qp *q)
 		store_release(&q->retired, 0);
 		store_release(&q->received, 0);
 		store_release(&q->recv_retired, 0);
+		q->qp.qp_base.state = IBV_QPS_RESET;
 		unlock_queues(q);
 	}
 	rv_unlock(&q->recv_lock);
