@@ -26,7 +26,8 @@ var Dimensions = []Dimension{
 	"slow device", "device stood still", "nothing lost",
 	"path MTU changed", "path MTU reported", "path MTU from one host", "black hole",
 	"CRC refused a segment", "CRC ended a connection", "CRC damage survived",
-	"peer to peer", "placed ahead of a gap", "reassembled", "retransmissions", "empty Send",
+	"peer to peer", "acknowledged mode", "receiver not ready",
+	"placed ahead of a gap", "reassembled", "retransmissions", "empty Send",
 	"empty Write",
 	"Reads", "Reads both ways", "atomics", "immediate data", "Send with Invalidate",
 	"Local Invalidate",
@@ -109,6 +110,7 @@ func (s *session) hadChoices(h map[Dimension]bool) {
 	mark("CRC", s.c.withCRC())
 	mark("no CRC", !s.c.withCRC())
 	mark("peer to peer", s.c.PeerToPeer)
+	mark("acknowledged mode", s.c.Acknowledged)
 	mark("one end without CRC", a.NoCRC != b.NoCRC)
 	mark("bad CRC dropped", s.c.withCRC() && (a.DropBadCRC || b.DropBadCRC))
 	mark("bad CRC reported", s.c.withCRC() && (!a.DropBadCRC || !b.DropBadCRC))
@@ -127,6 +129,7 @@ func (s *session) hadEvents(h map[Dimension]bool, wl *Workload) {
 		st := p.stats
 		refused = refused || st.Receive.RefusedCRC > 0
 		mark("placed ahead of a gap", st.Receive.OutOfOrder > 0)
+		mark("receiver not ready", st.NotReadyRecvd > 0)
 		mark("reassembled", st.Receive.Reassembled > 0)
 		mark("retransmissions", st.TCP.Retransmits > 0)
 		mark("empty Send", p.empty[0] > 0)

@@ -19,7 +19,7 @@
 //   - Path (fault.Path): a middlebox that joins and cuts segments; a router with a smaller or
 //     changing MTU, or a black hole.
 //   - Work: 1 to 4 connections, MTU 576 to 9000, 10 to 80 messages of up to 64 KiB from each end;
-//     all opcodes, dialects and options.
+//     all opcodes, dialects and options; in acknowledged mode receive buffers may come late.
 //   - Ends: in order, an abort, a cut cable, a revoked region. Other connections must not notice.
 //
 // # What must hold
@@ -29,7 +29,7 @@
 //   - A region holds what was written to it, or nothing, octet by octet. Nothing around it changes,
 //     and nothing changes after Revoke.
 //   - Messages arrive in order, once, as sent. When a Send is delivered, all earlier Writes have
-//     been placed.
+//     been placed. In acknowledged mode, when any request completes.
 //   - A Read returns the octets that were there; an atomic finds the value its predecessors left.
 //     An invalidated STag is invalid.
 //   - Each work request completes once, in order; after a failed one none succeeds. On each

@@ -16,7 +16,7 @@ func (c *Conn) param(host int) rnic.ConnParam {
 	e := &c.Ends[host]
 	conn := rnic.ConnParam{
 		NoMarkers: e.NoMarkers, NoCRC: e.NoCRC, DropBadCRC: e.DropBadCRC, Packing: e.Packing,
-		ORD: c.Depth[host], IRD: c.Depth[1-host],
+		ORD: c.Depth[host], IRD: c.Depth[1-host], Acknowledged: c.Acknowledged,
 	}
 	if host == c.Dialer {
 		conn.Dialect, conn.PeerToPeer = c.Dialect, c.PeerToPeer
@@ -60,7 +60,16 @@ func Draw(seed uint64) Workload {
 	wl.ZeroCopy = rand.New(rand.NewPCG(seed, 0x2e70)).IntN(4) == 0
 	wl.Offload = rand.New(rand.NewPCG(seed, 0x0ff1)).IntN(2) == 0
 	drawer{rand.New(rand.NewPCG(seed, 0x510e))}.devices(&wl)
+	drawer{rand.New(rand.NewPCG(seed, 0xac4d))}.acknowledged(&wl)
 	return wl
+}
+
+// acknowledged draws connections in that mode, where the dialect has it.
+func (d drawer) acknowledged(wl *Workload) {
+	for i := range wl.Conns {
+		c := &wl.Conns[i]
+		c.Acknowledged = d.chance(40) && c.Dialect != rnic.Culley02 && c.Dialect != rnic.RDDP01
+	}
 }
 
 // devices draws how slow a host's device is: at a rate, by frames a call, or because it stands

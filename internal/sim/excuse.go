@@ -48,17 +48,18 @@ func (s *session) told(host int) bool {
 		e.Type == revoked.Type() && e.Code == revoked.Code()
 }
 
-// unanswered says whether the connection ended because other had Reads or atomics when doer had
-// closed its half, which sends nothing after that. If they had been sent, that breaks the
-// connection. If not, they are flushed with all that was posted after them, and what doer had
-// posted has arrived all the same.
+// unanswered says whether the connection ended because other had Reads or atomics, or anything in
+// acknowledged mode, when doer had closed its half, which sends nothing after that. If they had
+// been sent, that breaks the connection. If not, they are flushed with all that was posted after
+// them, and what doer had posted has arrived all the same.
 func (s *session) unanswered(doer, other int) bool {
 	a, b := s.peers[doer], s.peers[other]
 	mine, theirs := a.qp.Err(), b.qp.Err()
-	if errors.Is(theirs, rnic.ErrUnanswered) {
+	if errors.Is(theirs, rnic.ErrUnanswered) || errors.Is(theirs, rnic.ErrUnacknowledged) {
 		return mine == nil || s.gone(doer) || errors.Is(mine, rnic.ErrLinger) && s.uninformed(doer)
 	}
-	return mine == nil && theirs == nil && b.asking && a.arrived() == nil && b.checkAsks(true) == nil
+	return mine == nil && theirs == nil && (b.asking || s.c.Acknowledged) && a.arrived() == nil &&
+		b.checkAsks(true) == nil
 }
 
 // gone says whether a host's connection ended as it may when the other end is gone, without an

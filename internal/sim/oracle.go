@@ -147,11 +147,11 @@ func (s *session) struck(host int) bool {
 		return false
 	}
 	// A ULPDU_Length that says too much makes the FPDU end where nothing comes, or in the next one.
-	// An end that waits for Responses, which will not come, does not get to close its half: it
-	// gives up.
+	// An end that waits for Responses or acknowledgements, which will not come, does not get to
+	// close its half: it gives up.
 	other := s.peers[1-host].qp.Err()
-	return errors.Is(err, rnic.ErrPeerClosed) || s.stalled && s.c.Depth != [2]int{} &&
-		(err != nil || other != nil)
+	return errors.Is(err, rnic.ErrPeerClosed) ||
+		s.stalled && (s.c.Depth != [2]int{} || s.c.Acknowledged) && (err != nil || other != nil)
 }
 
 // survives says whether damage cannot end what the host receives. A TCP that finds the path to

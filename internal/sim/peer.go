@@ -26,6 +26,7 @@ type work struct {
 	op       rnic.Opcode
 	n        int
 	signaled bool
+	next     int // peer.next when it was posted
 
 	slot, from int       // Read: where to, from which octet of the remote's library
 	original   uint64    // atomic: what it must find
@@ -66,6 +67,10 @@ type peer struct {
 	inbox    *scattered
 	private  []byte // of the start-up frame: STag, and random octets
 
+	// acknowledged mode: receive buffers are posted later, when chance has it. nil: at once
+	late     *rand.Rand
+	lateRecv []int // which
+
 	pool      *recvPool // where receive buffers come from; nil: the QueuePair has its own
 	lastTaken uint64    // the last of them, by the order of posting
 
@@ -93,6 +98,9 @@ func newPeer(wl *Workload, h *Host, c *Conn, host, index int) (*peer, error) {
 	p := &peer{
 		name: fmt.Sprintf("connection %d, host %d", index, host), wl: wl, host: h, end: &c.Ends[host],
 		rng: rand.New(rand.NewPCG(wl.Seed<<3|uint64(index)<<1|uint64(host), 0x5eed)), left: wl.Messages,
+	}
+	if c.Acknowledged {
+		p.late = rand.New(rand.NewPCG(wl.Seed<<3|uint64(index)<<1|uint64(host), 0x1a7e))
 	}
 	size := min(regionMax, max(4096, wl.Messages*wl.WriteMax/2))
 	p.want = make([]byte, size)
@@ -186,14 +194,33 @@ func paint(b []byte) {
 	}
 }
 
-// fill posts while there is something to say and the remote has buffers.
+// fill posts while there is something to say and the remote has buffers, or may be late with them.
 func (p *peer) fill() error {
+	if err := p.postLate(); err != nil {
+		return err
+	}
 	for p.left > 0 && p.qp.State() == rnic.RTS && len(p.pending) < depth/2 &&
 		len(p.sends) < recvDepth {
 		if err := p.post(); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// postLate posts the receive buffers that were kept back: at the latest some time after the remote
+// has found none.
+func (p *peer) postLate() error {
+	if len(p.lateRecv) == 0 || p.done() || p.late.IntN(1+100*(recvDepth-len(p.lateRecv))) > 0 ||
+		p.late.IntN(8) > 0 {
+		return nil
+	}
+	for _, i := range p.lateRecv {
+		if err := p.postRecv(i); err != nil {
+			return err
+		}
+	}
+	p.lateRecv = p.lateRecv[:0]
 	return nil
 }
 
@@ -222,7 +249,8 @@ func (p *peer) post() error {
 		p.silent = 0
 	}
 	p.octets += uint64(n)
-	p.pending = append(p.pending, work{id: wr.ID, op: wr.Op, n: n, signaled: wr.Signaled})
+	p.pending = append(p.pending, work{id: wr.ID, op: wr.Op, n: n, signaled: wr.Signaled,
+		next: p.next})
 	if wr.Op == rnic.OpSend {
 		p.sends = append(p.sends, message{octets: octets, writes: p.next})
 		if n == 0 {
@@ -288,9 +316,24 @@ func (p *peer) complete(c *rnic.Completion) error {
 		if c.Status != rnic.Success {
 			return nil
 		}
+		if err := p.placed(&w); err != nil {
+			return err
+		}
 		return p.answered(&w, c)
 	}
 	return fmt.Errorf("%s: completion %d of what was not posted, or twice", p.name, c.ID-recvIDs)
+}
+
+// placed is an error where, in acknowledged mode, w completed and a Write before it is not there.
+func (p *peer) placed(w *work) error {
+	if p.late == nil {
+		return nil
+	}
+	if got, want := p.remote.region.Bytes()[:w.next], p.want[:w.next]; !bytes.Equal(got, want) {
+		return fmt.Errorf("%s: octet %d was not written when a later request completed", p.remote.name,
+			diffAt(got, want))
+	}
+	return nil
 }
 
 // receive compares one message with the next that the remote sent, and the Writes before it with
@@ -330,6 +373,10 @@ func (p *peer) receive(c *rnic.Completion) error {
 			r.checked+diffAt(got, want))
 	}
 	r.checked = max(r.checked, m.writes)
+	if p.late != nil && p.pool == nil {
+		p.lateRecv = append(p.lateRecv, int(c.ID))
+		return nil
+	}
 	return p.postRecv(int(c.ID))
 }
 

@@ -31,11 +31,12 @@ type Workload struct {
 
 // Conn is one connection.
 type Conn struct {
-	Dialect    rnic.Dialect
-	PeerToPeer bool
-	Dialer     int    // host that is the Initiator
-	Depth      [2]int // Reads and atomics that the peer of each host may have under way
-	Ends       [2]End // by host
+	Dialect      rnic.Dialect
+	PeerToPeer   bool
+	Acknowledged bool   // as in rnic.ConnParam, of both ends
+	Dialer       int    // host that is the Initiator
+	Depth        [2]int // Reads and atomics that the peer of each host may have under way
+	Ends         [2]End // by host
 }
 
 // End is one end's choices.
