@@ -25,6 +25,9 @@ func (o *nicOptions) checkDevice() error {
 			return fmt.Errorf("--pmd %q: %w", o.pmd, err)
 		}
 	}
+	if o.pmd == "kernel" && o.capture != "" {
+		return fmt.Errorf("--capture: %s", port.KernelCapture(o.capture))
+	}
 	if useless := o.useless(); len(useless) > 0 {
 		return fmt.Errorf("--pmd %s has no use for %s: leave it out", o.pmd, strings.Join(useless, ", "))
 	}

@@ -88,6 +88,7 @@ var serveErrors = []struct{ args, want string }{
 	{"--addr 224.0.0.1/24", `--addr 224\.0\.0\.1/24: want the unicast address of a host`},
 	{"--host-addr banana", `--host-addr "banana": want an address with its prefix length`},
 	{"--pmd banana", `--pmd "banana": want tap, dpdk, memif or kernel`},
+	{"--pmd kernel --capture a.pcapng", `--capture: .* as root: tcpdump -i any -U -w 'a.pcapng' tcp$`},
 	{"--pmd kernel --fault drop=1%", `--pmd kernel has no use for --fault: leave it out`},
 	{"--pmd kernel --mtu 9000 --congestion reno",
 		`--pmd kernel has no use for --congestion, --mtu: leave it out`},

@@ -2,11 +2,11 @@
 // pmd.Port, to which Captures are attached, and detached, while it is in use.
 //
 // The Poller copies each frame that matches the filter into a bounded ring, and a goroutine of
-// the Capture writes the rings to the file. The Poller never waits for it: if the writer is too
-// slow, frames are missing from the file, not from the network. A comment of the next frame and
-// the Interface Statistics Block say how many. A capture around fault records what the Poller
-// sees, inside it what is on the cable. A Point without a Capture costs a load and a branch for a
-// burst.
+// the Capture writes the rings to the file. The Poller never waits for it, unless Config.Direct has
+// it write the file itself: if the writer is too slow, frames are missing from the file, not from
+// the network. A comment of the next frame and the Interface Statistics Block say how many. A
+// capture around fault records what the Poller sees, inside it what is on the cable. A Point
+// without a Capture costs a load and a branch for a burst.
 //
 // Limits: frames of one queue are in order, frames of several queues in the order in which the
 // writer found them; compare timestamps. Checksums that were left to the device are completed in
@@ -64,6 +64,10 @@ type Config struct {
 	// Clock is nanoseconds since 1970, read once per burst that has frames; the system's by
 	// default. A simulation gives its own.
 	Clock func() int64
+	// Direct has the Poller write each burst to the file before it goes on, so that nothing is lost
+	// of it however the process ends, except for the last burst of one that is killed. It waits for
+	// the file: not for a Poller that serves others.
+	Direct bool
 }
 
 // Counters of a Capture. Frames are those of all of its ports that the filter wants.
@@ -119,7 +123,11 @@ func New(out io.Writer, cfg Config) (*Capture, error) {
 	}
 	c := &Capture{cfg: cfg, out: out, over: make(chan struct{}), stop: make(chan struct{}),
 		done: make(chan struct{})}
-	go c.run()
+	if cfg.Direct {
+		close(c.done)
+	} else {
+		go c.run()
+	}
 	return c, nil
 }
 
@@ -170,7 +178,10 @@ func (c *Capture) Attach(p *Point) error {
 		return fmt.Errorf("capture: %s: %w", p.Name(), err)
 	}
 	c.points = append(c.points, p)
-	return p.attach(c, id)
+	if err := p.attach(c, id); err != nil || !c.cfg.Direct {
+		return err
+	}
+	return c.flush() // without a frame it is a whole file, too
 }
 
 func (c *Capture) addInterface(intf pcapgo.NgInterface) error {

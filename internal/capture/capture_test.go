@@ -478,3 +478,27 @@ func BenchmarkKeep(b *testing.B) {
 	require.Zero(b, n.Dropped)
 	b.ReportMetric(float64(spent.Nanoseconds())/float64(n.Written), "poller-ns/frame")
 }
+
+// Direct: what a queue has sent or received is in the file when its call returns, and the file is
+// whole without a frame, too.
+func TestDirect(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.pcapng")
+	c, err := Create(path, Config{Direct: true, Slots: 64})
+	require.NoError(t, err)
+	near, peer := newSides(t, c, wire.Config{})
+	inFile := func() []packet {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		packets, _ := read(t, text)
+		return packets
+	}
+	require.Empty(t, inFile())
+	require.Equal(t, 2, near.send(frame(1, 60), frame(2, 1500)))
+	require.Len(t, inFile(), 2)
+	require.Equal(t, 2, peer.recv())
+	require.Equal(t, 1, peer.send(frame(3, 60)))
+	require.Equal(t, 1, near.recv())
+	require.Equal(t, frame(3, 60), inFile()[2].data)
+	require.NoError(t, c.Close())
+	require.Len(t, inFile(), 3)
+}

@@ -146,6 +146,9 @@ func (q *Queue) Tx(bufs []mem.Buf) int {
 func (q *Queue) keep(taps []*tap, bufs []mem.Buf, received bool) {
 	for _, t := range taps {
 		t.keep(q.pool, bufs, received)
+		if t.capture.cfg.Direct {
+			_ = t.capture.Flush() // Err tells of it
+		}
 	}
 }
 

@@ -101,11 +101,13 @@ type Config struct {
 	// DialPorts are the TCP ports that connections are dialled from; zero: the stack's choice.
 	DialPorts stack.PortRange
 
-	Fault   *fault.Spec             // a bad network in front of the device
-	Capture string                  // a pcapng file of all frames
-	OnTurn  func() int              // of every Poller; see stack.Config
-	Bell    *stack.Bell             // of the Poller, where there is one only; see stack.Config
-	Fell    func(rnic.FlightRecord) // see rnic.Config
+	Fault   *fault.Spec // a bad network in front of the device
+	Capture string      // a pcapng file of all frames
+	// CaptureDirect has the Pollers write it themselves, as capture.Config.Direct says.
+	CaptureDirect bool
+	OnTurn        func() int              // of every Poller; see stack.Config
+	Bell          *stack.Bell             // of the Poller, where there is one only; see stack.Config
+	Fell          func(rnic.FlightRecord) // see rnic.Config
 }
 
 // Poll has the only Poller, or the loop over kernel sockets, look for work in each Turn, of threads

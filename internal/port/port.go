@@ -198,7 +198,8 @@ func (p *Port) wrap() error {
 	p.port = p.point
 	if p.cfg.Capture != "" {
 		var err error
-		if p.capture, err = capture.Create(p.cfg.Capture, capture.Config{}); err != nil {
+		if p.capture, err = capture.Create(p.cfg.Capture,
+			capture.Config{Direct: p.cfg.CaptureDirect}); err != nil {
 			return &FrontError{"capture", err}
 		}
 		if err := p.capture.Attach(p.point); err != nil {
@@ -346,6 +347,12 @@ func (p *Port) Host() string {
 		return ""
 	}
 	return p.cfg.HostAt.String()
+}
+
+// KernelCapture says why there is no capture over the kernel's sockets, and what makes one.
+func KernelCapture(file string) string {
+	return fmt.Sprintf("the kernel sends these frames, and only it can write them; as root: "+
+		"tcpdump -i any -U -w '%s' tcp", file)
 }
 
 // FrontError is of what Config puts in front of the device: a fault, or a capture.

@@ -105,7 +105,17 @@ func open(bells engine.Doorbells) (h engine.Host, err error) {
 	if slices.ContainsFunc(environ, isVerbose) {
 		h.Log = lossy.New(os.Stderr, nil) // lines are no reason to hold the program up, or to end it
 	}
+	h.Left = func() { leave(p) }
 	h.Adapter, err = p.AdapterWith(engine.Limits())
 	adapter.Store(h.Adapter)
 	return h, err
+}
+
+// leave ends the file of --capture, and says what is missing in it.
+func leave(p *port.Port) {
+	if c := p.Capture(); c != nil {
+		if err := c.Close(); err != nil {
+			lossy.Line(os.Stderr, "rnicd: "+err.Error())
+		}
+	}
 }

@@ -81,6 +81,7 @@ const programConns = 4096
 // file says otherwise, there is no limit by peer.
 func (v *Check) program(i int) *port.Config {
 	o := &v.Ports[i].Open
+	o.CaptureDirect = true // a program may end at any moment, without a word to us
 	if !v.Given(fmt.Sprintf("port[%d].peer_connections", i)) {
 		o.PeerMax = 0
 	}

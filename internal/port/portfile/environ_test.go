@@ -55,6 +55,8 @@ func TestEnvironment(t *testing.T) {
 		`RNICD_MTU: of no use to the driver kernel`:              {"RNICD_MTU=1500"},
 		`RNICD_DEVICE: tap7: want iwarp or roce; the device of a port is RNICD_DEV`: {
 			"RNICD_PMD=tap", "RNICD_ADDR=10.9.0.2/24", "RNICD_DEVICE=tap7"},
+		`RNICD_CAPTURE: the kernel sends these frames, and only it can write them; as root: ` +
+			`tcpdump -i any -U -w 'x.pcapng' tcp`: {"RNICD_CAPTURE=x.pcapng"},
 		`RNICD_DEV: of no use to the driver kernel`: {"RNICD_DEV=tap7"},
 		`RNICD_CONFIG and RNICD_MTU: give only one`: {"RNICD_CONFIG=x", "RNICD_MTU=1500"},
 		`RNICD_TCP_RTO_MIN: "soon" is no duration`: {"RNICD_PMD=tap",

@@ -66,7 +66,7 @@ func (v *Check) port(i int) {
 	}
 	v.addresses(path, p)
 	if driver.Sockets {
-		v.sockets(path)
+		v.sockets(path, p.Capture)
 		return
 	}
 	v.device(path, p)
@@ -96,13 +96,15 @@ func (v *Check) Options(path string, d *port.Driver, options map[string]string) 
 	}
 }
 
-// sockets refuses what the kernel's sockets have no use for.
-func (v *Check) sockets(path string) {
+// sockets refuses what the kernel's sockets have no use for; file is that of a capture.
+func (v *Check) sockets(path, file string) {
 	for _, key := range []string{
 		"host_address", "gateways", "vlan", "mtu", "mac", "dad", "queues", "cores", "idle", "offload",
 		"page", "numa_node", "dial_ports", "fault", "capture", "tcp",
 	} {
-		if v.Given(conf.Join(path, key)) {
+		if key == "capture" && v.Given(path+".capture") {
+			v.Wrong(path+".capture", "%s", port.KernelCapture(file))
+		} else if v.Given(conf.Join(path, key)) {
 			v.Wrong(conf.Join(path, key), "of no use to the driver kernel, whose TCP is the kernel's; "+
 				"leave it out")
 		}

@@ -31,6 +31,7 @@ type Engine struct {
 	adapter *rnic.Adapter
 	ownTCP  bool      // Host.OwnTCP
 	log     io.Writer // nil: none
+	left    func()    // Host.Left
 	siw     bool      // Host.PeersAreSiw
 	noCRC   bool      // Host.NoCRC
 	addrs   []netip.Addr
@@ -75,6 +76,8 @@ type Host struct {
 	PeersAreSiw bool
 	// NoCRC does without CRC32C where the peer does, too.
 	NoCRC bool
+	// Left is called, if it is not nil, when the program ends in order and its connections have.
+	Left func()
 	// RoCE has the device look like one of RoCE: queue pairs have numbers by which they are
 	// connected (docs/adr/0046-queue-pairs-by-number.md).
 	RoCE bool
@@ -137,7 +140,7 @@ const _ = uint(ring.OwnedMax-owned.Max) | uint(owned.Max-ring.OwnedMax) // they 
 // start puts it on h, which has no Adapter if there is no device. Before run.
 func (e *Engine) start(h Host) {
 	e.adapter, e.ownTCP, e.log, e.polled = h.Adapter, h.OwnTCP, h.Log, h.Polled
-	e.poller = h.Poller
+	e.poller, e.left = h.Poller, h.Left
 	e.siw, e.noCRC, e.roce = h.PeersAreSiw, h.NoCRC, h.RoCE || e.area.Looks != 0
 	e.addrs, e.mtu, e.mac = h.Addrs, h.MTU, h.MAC
 	if !e.polled {

@@ -476,6 +476,9 @@ func (e *Engine) leave() {
 	case <-ended:
 	case <-late:
 	}
+	if e.left != nil {
+		e.left()
+	}
 }
 
 // acknowledgeAll returns when the peers of queue pairs by number have been told of all that was
