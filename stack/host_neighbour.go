@@ -25,6 +25,7 @@ func (p *Poller) resolve() int {
 			work++
 			p.found(b)
 			p.tx.batch(b, mac)
+			p.resolved++
 		}
 	}
 	work += p.takeDropped(DropNeighbourFull) // displaced by later ones: before Tick
@@ -40,11 +41,17 @@ func (p *Poller) resolve() int {
 		p.host.Ask(p.now, ip, mac)
 	}
 	for ip, ok := p.neighbours.TakeLost(); ok; ip, ok = p.neighbours.TakeLost() {
+		p.lost.add(p.now, ip)
+		p.resolved++
 		p.host.Lost(p.now, ip)
 		p.heedHost()
 	}
 	return work + p.takeDropped(DropNeighbourLost) // after Tick: given up
 }
+
+// Resolved changes when frames that waited for a neighbour have left, or a neighbour was given up:
+// SendUDP may say something else than SentUnresolved now. Poller goroutine.
+func (p *Poller) Resolved() uint32 { return p.resolved }
 
 // found tells the connection whose SYN is in b that the SYN leaves now.
 func (p *Poller) found(b mem.Buf) {

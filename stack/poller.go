@@ -34,7 +34,9 @@ type Poller struct {
 	host        *iphost.Host
 	link        hostLink
 	neighbours  *inet.Neighbours[mem.Buf]
-	learned     bool // a neighbour was: frames may have become ready
+	lost        lostHops
+	resolved    uint32 // Resolved
+	learned     bool   // a neighbour was: frames may have become ready
 	addrWaiters addrWaiters
 	member      groupMember
 

@@ -12,8 +12,12 @@ type Sent uint8
 const (
 	SentOut  Sent = iota // it is on its way; it may get lost
 	SentBusy             // not now: there was no room, or no packet buffer to spare
-	// never: no address of ours, no way to the remote end, or longer than the link's MTU
+	// never: no address of ours, no way to the remote end, whose next hop may have failed to answer a
+	// moment ago, or longer than the link's MTU
 	SentNever
+	// not now: the next hop is not known yet, and as many frames wait for it as may. It is known, or
+	// given up, when Poller.Resolved has changed
+	SentUnresolved
 )
 
 // SendUDP sends one datagram, whose octets are those of parts; d.Octets is not looked at. Poller
@@ -29,6 +33,14 @@ func (p *Poller) SendUDP(d *Datagram, parts [][]byte) Sent {
 		d.Local.Is4() != d.Remote.Is4() || !p.host.IsLocal(&d.Local) || p.host.IsLocal(&d.Remote) ||
 		!p.host.Possible(&d.Remote) {
 		return SentNever
+	}
+	if known, full := p.neighbours.Knows(&hop); !known {
+		switch {
+		case p.lost.has(p.now, &hop):
+			return SentNever
+		case full:
+			return SentUnresolved
+		}
 	}
 	x := &p.tx
 	if p.pool.Available() <= p.pressure.budget.Reserve || x.n >= x.connMax || x.blocked {
@@ -53,3 +65,31 @@ func (p *Poller) SendUDP(d *Datagram, parts [][]byte) Sent {
 
 // IsLocal says whether a is an address of ours that is in use. Poller goroutine.
 func (p *Poller) IsLocal(a *Addr) bool { return p.host.IsLocal(a) }
+
+// lostHops are the next hops that did not answer lately. A sender of many datagrams would else wait
+// again and again.
+type lostHops struct {
+	hops [lostHopsMax]inet.Addr
+	at   [lostHopsMax]int64
+	next int
+}
+
+const (
+	lostHopsMax = 8
+	lostNs      = 1_000_000_000 // until a hop is asked for again
+)
+
+func (l *lostHops) add(now int64, hop inet.Addr) {
+	l.hops[l.next], l.at[l.next] = hop, now
+	l.next = (l.next + 1) % lostHopsMax
+}
+
+// has says whether hop was lost a moment ago.
+func (l *lostHops) has(now int64, hop *inet.Addr) bool {
+	for i := range l.hops {
+		if l.hops[i] == *hop && now-l.at[i] < lostNs {
+			return true
+		}
+	}
+	return false
+}

@@ -114,6 +114,56 @@ func TestUDPNotSent(t *testing.T) {
 	l.whole()
 }
 
+// Datagrams to a neighbour that has not answered yet wait: a few in the table, the others with
+// their sender, which is told when they can leave. None is lost. Those to one that does not answer
+// are dropped, at once for a while after it was given up.
+func TestUDPUnresolved(t *testing.T) {
+	var send func()
+	l := newLab(t, onTurn(0, &send))
+	var m mailbox
+	require.NoError(t, l.b.ListenUDP(9, &m))
+	d := Datagram{Local: inet.AddrFrom(l.a.addr), Remote: inet.AddrFrom(l.b.addr), LocalPort: 7,
+		RemotePort: 9}
+	const all = 100
+	sent := 0
+	sends := func() (s Sent) {
+		send = func() {
+			for s = SentOut; s == SentOut && sent < all; {
+				if s = l.a.SendUDP(&d, [][]byte{{byte(sent)}}); s == SentOut {
+					sent++
+				}
+			}
+		}
+		l.a.Turn()
+		return s
+	}
+	before := l.a.Resolved()
+	require.Equal(t, SentUnresolved, sends())
+	require.Equal(t, SentUnresolved, sends())
+	require.Equal(t, 16, sent)
+	require.Equal(t, before, l.a.Resolved())
+	l.until("an answer", func() bool { return l.a.Resolved() != before })
+	require.Equal(t, SentOut, sends())
+	l.until("all datagrams", func() bool { return len(m.got) == all })
+	for i, octets := range m.data {
+		require.Equal(t, []byte{byte(i)}, octets)
+	}
+
+	d.Remote = inet.AddrFrom4([4]byte{10, 0, 0, 77})
+	sent, before = 0, l.a.Resolved()
+	require.Equal(t, SentUnresolved, sends())
+	l.until("10.0.0.77 is given up", func() bool { return l.a.Resolved() != before })
+	require.EqualValues(t, 16, l.a.counters().Own[DropNeighbourLost])
+	require.Equal(t, SentNever, sends())
+	l.now += second
+	require.Equal(t, SentUnresolved, sends(), "it is asked for again")
+	require.Equal(t, 2*16, sent)
+	l.until("given up again", func() bool {
+		return l.a.counters().Own[DropNeighbourLost] == 2*16
+	})
+	l.whole()
+}
+
 // The kernel at the other end of a TAP: datagrams both ways, of either IP, some in fragments.
 func TestKernelUDP(t *testing.T) {
 	k := tunedKernelLab(t, dual(t))

@@ -42,6 +42,9 @@ func TestDatagramsOnMemif(t *testing.T) {
 			client: "ibv_ud_pingpong -g 0 -s 1000 -n 200 127.0.0.1", wantc: `^200 iters in `,
 		},
 		datagrams("ib_send_lat", "", `^ 2 +200 `),
+		// It waits for all: none of the first ones is lost while the peer's MAC is asked for.
+		datagrams("ib_send_bw", "", `^ 1024 +200 `),
+		datagrams("ib_send_bw", "-b -q 2", `^ 1024 +400 `),
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			l := newLab(t)

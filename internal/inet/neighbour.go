@@ -185,6 +185,17 @@ func (n *Neighbours[T]) lookupSlow(now int64, ip Addr, i int32,
 	return MAC{}, false, n.enqueue(e, frame), false
 }
 
+// Knows says whether the MAC of ip is known, so that a frame leaves at once. full: it is not, and
+// Lookup would not queue another frame without dropping one.
+func (n *Neighbours[T]) Knows(ip *Addr) (known, full bool) {
+	i := n.table.find(ip)
+	if i >= 0 && n.table.entries[i].state != neighbourIncomplete {
+		return true, false
+	}
+	return false, n.frames.free.count == 0 ||
+		i >= 0 && int(n.table.entries[i].waiting.count) >= n.cfg.QueueMax
+}
+
 // Learn records ip at mac. An existing entry is always updated, whatever told us (RFC 826: the
 // merge); a new one is made only with create, which is for the sender of a request to us. Frames
 // that waited become ready for Take, in order. A mac or ip that cannot be one station's is passed

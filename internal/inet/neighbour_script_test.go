@@ -20,6 +20,7 @@ import (
 //	@31   tick             -> A@m1           all of Tick: address@MAC or address@all; "nothing"
 //	      dropped          -> f1 f2          all of TakeDropped
 //	      deadline         -> 32             seconds or "never"
+//	      knows A          -> room           "known", and "room" for another frame or "full"
 //	      count Moved      -> 0              a field of Stats
 //
 // @ sets the time in seconds, which then stays. A to Z are addresses, us is our own, m1 to m99
@@ -63,6 +64,11 @@ func (s *neighbourScript) do(words []string) string {
 	switch words[0] {
 	case "lookup":
 		return s.lookup(s.ip(words[1]), words[2])
+	case "knows":
+		ip := s.ip(words[1])
+		known, full := s.n.Knows(&ip)
+		return map[bool]string{true: "known ", false: ""}[known] +
+			map[bool]string{true: "full", false: "room"}[full]
 	case "learn":
 		s.n.Learn(s.now, s.ip(words[1]), s.mac(words[2]), false)
 	case "create":

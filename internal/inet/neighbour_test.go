@@ -38,6 +38,24 @@ func TestNeighbourConversations(t *testing.T) {
 			    count Displaced -> 2
 			    count Frames -> 0
 		`},
+		{"another frame has room unless its queue or the table is full", NeighbourConfig{QueueMax: 2,
+			FramesMax: 3}, `
+			@0  knows A      -> room
+			    lookup A f1  -> queued ask
+			    knows A      -> room
+			    lookup A f2  -> queued
+			    knows A      -> full
+			    knows B      -> room
+			    lookup B f3  -> queued ask
+			    knows B      -> full
+			    knows C      -> full
+			    learn A m1
+			    knows A      -> known room
+			    take         -> f1>m1 f2>m1
+			    knows B      -> room
+			@50 tick         -> B@all A@m1
+			    knows A      -> known room
+		`},
 		{"one request per second and destination whatever is sent; then the host is given up with " +
 			"its frames", NeighbourConfig{}, `
 			@0    lookup A f1 -> queued ask

@@ -55,6 +55,7 @@ type Engine struct {
 	refusals refusals
 	poller   *stack.Poller // Host.Poller
 	udPort   *udPort       // nil: there was no queue pair for datagrams
+	udStack  *udStack      // onTurn's: its carrier, over our own stack
 	// queue pairs that were destroyed and whose connections have not ended
 	winding sync.WaitGroup
 }
@@ -221,6 +222,9 @@ func (e *Engine) onTurn() (n int) {
 	if len(e.quiet) > 0 {
 		(<-e.quiet)()
 		n++
+	}
+	if e.udStack != nil {
+		e.udStack.turn()
 	}
 	fresh := e.fresh.Load()
 	if fresh {

@@ -29,6 +29,7 @@ type ud struct {
 	state        uint64 // of ring.ModifyUD
 	qkey         uint32
 	blocked      bool       // in port.blocked
+	waits        bool       // in port.waiting
 	buffer       wq.Request // the next to be filled, or none
 }
 

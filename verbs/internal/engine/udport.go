@@ -20,20 +20,29 @@ type udPort struct {
 	memory  *rnic.Memory
 	all     [numbersMax]*ud // by the lower bits of the number
 	blocked []*ud           // with something to send, when the carrier can again
+	waiting []*ud           // the same, for a neighbour: others need not wait
 	out     [udBatch]udOut
 	before  [udBatch]uint32 // where the ring stood before each of out
 }
 
 // udCarrier takes datagrams to the network.
 type udCarrier interface {
-	// carry sends datagrams, says how many it has dealt with, and whether the one after those is
-	// out of the program's memory that cannot be read. If it is not, and there are any more, the
-	// carrier calls port.goOn later if it tells; else the doorbell is rung again.
-	carry(out []udOut) (n int, fault bool)
-	tells() bool
+	// carry sends datagrams, says how many it has dealt with, and why not the one after those.
+	carry(out []udOut) (n int, why udStop)
 	// settle delivers what carry has kept that does not leave the process.
 	settle()
 }
+
+// udStop is why a carrier does not send a datagram.
+type udStop uint8
+
+const (
+	udSent       udStop = iota // it does: there are no more
+	udFault                    // the program's memory that it is in cannot be read
+	udBusy                     // it may in the next Turn
+	udBlocked                  // it calls port.goOn when it can send again
+	udUnresolved               // it calls port.resolved when it knows more of where this one goes
+)
 
 // udOut is a datagram to be sent.
 type udOut struct {
@@ -131,6 +140,24 @@ func (p *udPort) goOn() {
 	}
 }
 
+// wait has u send when more is known of where its next datagram goes.
+func (p *udPort) wait(u *ud) {
+	if !u.waits {
+		u.waits = true
+		p.waiting = append(p.waiting, u)
+	}
+}
+
+// resolved is called when that may be so.
+func (p *udPort) resolved() {
+	all := p.waiting
+	p.waiting = nil
+	for _, u := range all {
+		u.waits = false
+		u.doorbell()
+	}
+}
+
 // sendBatch sends some datagrams of u, and says whether there may be more.
 func (p *udPort) sendBatch(u *ud) (more bool) {
 	more = p.carryBatch(u)
@@ -141,7 +168,7 @@ func (p *udPort) sendBatch(u *ud) (more bool) {
 func (p *udPort) carryBatch(u *ud) (more bool) {
 	p.memory.Enter()
 	n, st := p.gather(u)
-	sent, fault := p.carrier.carry(p.out[:n])
+	sent, why := p.carrier.carry(p.out[:n])
 	p.memory.Exit()
 	wakes := false
 	for i := range p.out[:sent] {
@@ -155,19 +182,22 @@ func (p *udPort) carryBatch(u *ud) (more bool) {
 		p.engine.progress()
 	}
 	switch {
-	case fault:
+	case why == udFault:
 		st = wq.LocalProtection
 		u.complete(u.scq, &p.out[sent].request, st, 0)
 		u.sends.head = p.before[sent]
 		u.sends.taken(1 + uint32(p.out[sent].request.Following()))
 		u.broken()
 		return false
-	case sent < n:
+	case why != udSent:
 		u.sends.head = p.before[sent]
-		if p.carrier.tells() {
-			p.block(u)
-		} else {
+		switch why {
+		case udBusy:
 			p.engine.ringAgain(u.bit)
+		case udBlocked:
+			p.block(u)
+		case udUnresolved:
+			p.wait(u)
 		}
 		return false
 	case st != wq.Success:

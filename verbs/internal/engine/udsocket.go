@@ -106,7 +106,7 @@ func (s *udSocket) set() error {
 }
 
 // carry implements udCarrier.
-func (s *udSocket) carry(out []udOut) (n int, fault bool) {
+func (s *udSocket) carry(out []udOut) (n int, why udStop) {
 	for i := range out {
 		s.prepare(i, &out[i])
 	}
@@ -119,20 +119,19 @@ func (s *udSocket) carry(out []udOut) (n int, fault bool) {
 		case unix.EINTR:
 		case unix.EAGAIN:
 			s.watch.Blocked()
-			return n, false
+			return n, udBlocked
 		case unix.EFAULT:
-			return n, true
+			return n, udFault
 		default: // nowhere to send it to, or it is too long for that: as lost on the way
 			s.port.drop(ring.DropUnsent)
 			n++
 		}
 	}
-	return n, false
+	return n, udSent
 }
 
-// settle and tells implement udCarrier.
-func (*udSocket) settle()     {}
-func (*udSocket) tells() bool { return true }
+// settle implements udCarrier.
+func (*udSocket) settle() {}
 
 // prepare fills in the i-th message.
 func (s *udSocket) prepare(i int, o *udOut) {

@@ -14,6 +14,7 @@ type udStack struct {
 	parts  [1][]byte
 	own    [udBatch]udOwn // of the batch in hand
 	owns   int
+	seen   uint32 // Poller.Resolved, in the Turn before
 }
 
 // udOwn is a datagram to ourselves.
@@ -27,13 +28,14 @@ func newUDStack(p *udPort, poller *stack.Poller) (err error) {
 	s := &udStack{port: p, poller: poller}
 	p.engine.whenQuiet(func() {
 		p.carrier = s
+		p.engine.udStack = s
 		err = poller.ListenUDP(slotPort+uint16(p.index), s)
 	})
 	return err
 }
 
 // carry implements udCarrier.
-func (s *udStack) carry(out []udOut) (n int, fault bool) {
+func (s *udStack) carry(out []udOut) (n int, why udStop) {
 	for ; n < len(out); n++ {
 		o := &out[n]
 		own := s.poller.IsLocal((*stack.Addr)(&o.destination))
@@ -43,7 +45,7 @@ func (s *udStack) carry(out []udOut) (n int, fault bool) {
 		}
 		octets, ok := s.join(room, o)
 		if !ok {
-			return n, true
+			return n, udFault
 		}
 		if own {
 			d := &s.own[s.owns]
@@ -57,12 +59,22 @@ func (s *udStack) carry(out []udOut) (n int, fault bool) {
 		s.parts[0] = octets
 		switch s.poller.SendUDP(&d, s.parts[:]) {
 		case stack.SentBusy:
-			return n, false
+			return n, udBusy
+		case stack.SentUnresolved:
+			return n, udUnresolved
 		case stack.SentNever:
 			s.port.drop(ring.DropUnsent)
 		}
 	}
-	return n, false
+	return n, udSent
+}
+
+// turn is called in each Turn.
+func (s *udStack) turn() {
+	if now := s.poller.Resolved(); now != s.seen {
+		s.seen = now
+		s.port.resolved()
+	}
 }
 
 // join copies a datagram to room. False: the program's memory is not there any more.
@@ -85,9 +97,6 @@ func (s *udStack) settle() {
 		s.port.receive(&s.own[i].udIn)
 	}
 }
-
-// tells implements udCarrier.
-func (*udStack) tells() bool { return false }
 
 // Datagram implements stack.DatagramReceiver.
 func (s *udStack) Datagram(d *stack.Datagram) {
