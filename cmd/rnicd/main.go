@@ -49,7 +49,7 @@ func newRoot() *cobra.Command {
 		return flagError(err, c)
 	})
 	root.AddCommand(newServe(), newPut(), newGet(), newDemo(), newStream(), newPerf(),
-		newSwitch(), newRun(), newVersion(), newCheck(), newDoctor(), newStatus(), newMan(),
+		newSwitch(), newRun(), newCDI(), newVersion(), newCheck(), newDoctor(), newStatus(), newMan(),
 		command.Top(), command.Ss(), command.Capture(), command.Events(), newRemoved("rping", "rping"),
 		newRemoved("perftest", "perftest"), newRemoved("rstream", "rstream"),
 		newRemoved("iperf3", "iperf3"))
