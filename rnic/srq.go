@@ -143,6 +143,11 @@ func (s *SharedReceiveQueue) Arm(limit int) error {
 	return nil
 }
 
+// Take takes a buffer for a message that comes by no QueuePair into r, whose List has room for
+// SharedSGEMax ranges. False: there is none. Any goroutine that may not wait for another, as those
+// of QueuePairs.
+func (s *SharedReceiveQueue) Take(r *wq.Request) bool { return s.q.Take(r) }
+
 // Armed is the limit that Arm was given, and 0 once its event has come. A snapshot. Any goroutine.
 func (s *SharedReceiveQueue) Armed() int { return int(s.q.Limit()) }
 

@@ -60,6 +60,18 @@ func TestDatagramsOnMemif(t *testing.T) {
 	}
 }
 
+// Queue pairs of one process, over either transport.
+func TestQueuePairsForDatagrams(t *testing.T) {
+	l := newLab(t)
+	program := l.compile("datagrams")
+	for _, flags := range []string{"", "--pmd memif --no-dad --role server --addr 10.9.0.1/24 " +
+		"--socket " + filepath.Join(t.TempDir(), "memif")} {
+		p := l.runOn(flags, "gcc", program)
+		require.Zero(t, p.Wait(t), "%s: %s", flags, p)
+		p.Expect(t, 1, "^all well$")
+	}
+}
+
 // UCX over datagrams, and over connections that it makes by datagrams. It compares what it receives
 // with what was sent only in some of its tests; these end when all has come.
 func TestUCX(t *testing.T) {

@@ -43,5 +43,18 @@ func (q *Engine) takeShared(msn uint32) bool {
 	return true
 }
 
+// Take takes a buffer for a message that comes by no engine into r, whose List has room for
+// SharedSGEMax. False: there is none. Any goroutine.
+func (s *SRQ) Take(r *wq.Request) bool {
+	s.fill()
+	if !s.claim(1) {
+		return false
+	}
+	b := s.pop()
+	more := copy(r.List, b.ranges[1:b.count])
+	r.WQE = wq.WQE{ID: b.id, Op: wq.OpRecv, Local: b.ranges[0], More: uint8(more)}
+	return true
+}
+
 // mayHold is how many more buffers the engine may take.
 func (q *Engine) mayHold() int64 { return int64(q.RecvDepth) - int64(q.posted.Load()) }

@@ -15,6 +15,7 @@ import (
 type srq struct {
 	subject
 	rnic     *rnic.SharedReceiveQueue
+	pd       *rnic.ProtectionDomain
 	recvs    *queue
 	buffer   wq.Request // in hand
 	returned []uint64   // a bit for each buffer of which no completion will tell the program
@@ -35,7 +36,7 @@ func (e *Engine) createSRQ(c *call) (err error) {
 		return err
 	}
 	defer e.limits.srqs.giveIf(&err)
-	s := &srq{subject: subject{cookie: c.arg[3]}, ctx: ctx}
+	s := &srq{subject: subject{cookie: c.arg[3]}, ctx: ctx, pd: pd}
 	if s.recvs, err = newQueue(int(depth), ring.SRQRangesMax, 0); err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ type ud struct {
 	number       uint32
 	pd           *rnic.ProtectionDomain
 	sends, recvs *queue
+	srq          *srq // buffers come from there; nil: from recvs
 	scq, rcq     *cq
 	ctx          *opened
 	bit          int
@@ -54,15 +55,18 @@ func (e *Engine) createUD(c *call) (err error) {
 	if sdepth > depthMax || rdepth > depthMax || ranges > sgeMax || inline > inlineMax {
 		return syscall.EINVAL
 	}
+	var shared *srq
 	if c.arg[3] != 0 {
-		return syscall.EOPNOTSUPP
+		if shared, err = find[*srq](&e.objects, c.arg[3]); err != nil {
+			return err
+		}
 	}
 	port, err := e.datagrams()
 	if err != nil {
 		return err
 	}
 	u := &ud{subject: subject{cookie: c.arg[8]}, engine: e, port: port, pd: pd, scq: scq, rcq: rcq,
-		ctx: ctx}
+		ctx: ctx, srq: shared}
 	u.buffer.List = make([]wq.SGE, sgeMax)
 	if err = u.mapRings(max(1, int(sdepth)), max(1, int(rdepth)), max(1, int(ranges)),
 		int(inline)); err != nil {
@@ -95,12 +99,16 @@ func (u *ud) mapRings(sdepth, rdepth, ranges, inline int) (err error) {
 		return err
 	}
 	u.sends.keep(u.recvs.mapping)
-	for _, q := range [...]*cq{u.scq, u.rcq} {
-		if !q.hold() {
+	others := []*mapping{u.scq.mapping, u.rcq.mapping}
+	if u.srq != nil {
+		others = append(others, u.srq.recvs.mapping)
+	}
+	for _, m := range others {
+		if !m.hold() {
 			u.sends.release()
 			return syscall.EINVAL // destroyed meanwhile
 		}
-		u.sends.keep(q.mapping)
+		u.sends.keep(m)
 	}
 	return nil
 }
@@ -138,6 +146,9 @@ func (u *ud) move(state uint64, qkey uint32) {
 	case udReset:
 		u.sends.restart()
 		u.recvs.restart()
+		if u.srq != nil && u.buffer.Op != 0 {
+			u.srq.giveBack(uint32(u.buffer.ID))
+		}
 		u.buffer.Op, u.underway = 0, waiting.Underway{}
 		u.over(false)
 	case udError:
@@ -156,9 +167,13 @@ func (u *ud) over(yes bool) {
 
 // fail is the state of error: what was posted is flushed, and so is what will be.
 func (u *ud) fail() {
+	first := u.state != udError
 	u.state = udError
 	u.over(true)
 	u.doorbell()
+	if first && u.srq != nil {
+		u.ctx.tell(eventQPLastWQE, &u.subject)
+	}
 }
 
 // doorbell is called when the program has posted something.
@@ -171,24 +186,28 @@ func (u *ud) doorbell() {
 	}
 }
 
-// flush completes what is in the rings.
+// flush completes what is in the rings, and in hand of a shared receive queue.
 func (u *ud) flush() {
 	r := &u.port.out[0].request
 	for n := u.sends.peek(r); n > 0; n = u.sends.peek(r) {
 		u.sends.taken(n)
 		u.complete(u.scq, r, wq.Flushed, 0)
 	}
-	for u.nextBuffer() {
+	for u.buffer.Op != 0 || u.srq == nil && u.nextBuffer() {
 		u.complete(u.rcq, &u.buffer, wq.Flushed, 0)
 		u.buffer.Op = 0
 	}
 	u.engine.progress()
 }
 
-// nextBuffer says whether there is a buffer, and has it in u.buffer.
+// nextBuffer says whether there is a buffer, and has it in u.buffer. One of a shared receive queue
+// that was taken for a datagram that is too long is this queue pair's from then on.
 func (u *ud) nextBuffer() bool {
 	if u.buffer.Op != 0 {
 		return true
+	}
+	if u.srq != nil {
+		return u.srq.rnic.Take(&u.buffer)
 	}
 	n := u.recvs.peek(&u.buffer)
 	if n == 0 {
@@ -202,7 +221,22 @@ func (u *ud) nextBuffer() bool {
 
 // complete adds the completion of a request that nothing more is known of.
 func (u *ud) complete(to *cq, r *wq.Request, st wq.Status, length int) {
-	to.add(&rnic.Completion{ID: r.ID, QP: u.number, Op: r.Op, Status: st, Len: uint32(length)})
+	u.put(to, &rnic.Completion{ID: r.ID, QP: u.number, Op: r.Op, Status: st, Len: uint32(length)})
+}
+
+// put adds a completion to its queue.
+func (u *ud) put(to *cq, c *rnic.Completion) {
+	if !to.add(c) && u.srq != nil && c.Op == rnic.OpRecv {
+		u.srq.giveBack(uint32(c.ID))
+	}
+}
+
+// bufferPD is the protection domain of receive buffers.
+func (u *ud) bufferPD() *rnic.ProtectionDomain {
+	if u.srq != nil {
+		return u.srq.pd
+	}
+	return u.pd
 }
 
 // broken fails a queue pair whose rings, or memory, cannot be.

@@ -331,14 +331,14 @@ func (p *udPort) deliver(u *ud, h *udHeader, d *udIn) {
 		binary.BigEndian.PutUint32(c.Immediate[4:], c.Len) // as cq.add has it of a Write's
 	}
 	p.memory.Enter()
-	s := scatter{memory: p.memory, pd: u.pd, r: &u.buffer}
+	s := scatter{memory: p.memory, pd: u.bufferPD(), r: &u.buffer}
 	ok := s.put(grh[:]) && s.put(d.octets[udHeaderLen:])
 	p.memory.Exit()
 	u.buffer.Op = 0
 	if !ok {
 		c.Status = wq.LocalProtection
 	}
-	u.rcq.add(&c)
+	u.put(u.rcq, &c)
 	p.engine.progress()
 	if !ok {
 		u.broken()
