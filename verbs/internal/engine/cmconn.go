@@ -87,6 +87,11 @@ func (e *Engine) serveListener(ctx context.Context, listener *cmID) {
 		if err != nil {
 			return
 		}
+		if !e.allows(r.Remote().Addr()) {
+			<-listener.room
+			e.refuse(r, &hello{}, notAllowed, nil)
+			continue
+		}
 		id := &cmID{request: r, from: listener, ended: make(chan struct{})}
 		id.local, id.remote = e.zoned(r.Local(), near), e.zoned(r.Remote(), near)
 		id.end = sync.OnceFunc(func() { close(id.ended) })

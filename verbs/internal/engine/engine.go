@@ -53,9 +53,11 @@ type Engine struct {
 	slotting sync.Mutex // of slot and udPort
 	slot     *slot      // nil: no queue pair has had a number
 	refusals refusals
-	poller   *stack.Poller // Host.Poller
-	udPort   *udPort       // nil: there was no queue pair for datagrams
-	udStack  *udStack      // onTurn's: its carrier, over our own stack
+	secret   []byte         // Host.Secret
+	allowed  []netip.Prefix // Host.Allow
+	poller   *stack.Poller  // Host.Poller
+	udPort   *udPort        // nil: there was no queue pair for datagrams
+	udStack  *udStack       // onTurn's: its carrier, over our own stack
 	// queue pairs that were destroyed and whose connections have not ended
 	winding sync.WaitGroup
 }
@@ -82,6 +84,10 @@ type Host struct {
 	// RoCE has the device look like one of RoCE: queue pairs have numbers by which they are
 	// connected (docs/adr/0046-queue-pairs-by-number.md).
 	RoCE bool
+	// Secret is what the peers of queue pairs by number must have, too; nil: nothing. Allow are the
+	// addresses of those that may connect, or send datagrams; none: all.
+	Secret []byte
+	Allow  []netip.Prefix
 }
 
 // Doorbells is what a Poller needs that looks at the program's doorbells itself: what is posted
@@ -144,6 +150,7 @@ func (e *Engine) start(h Host) {
 	e.poller, e.left = h.Poller, h.Left
 	e.siw, e.noCRC, e.roce = h.PeersAreSiw, h.NoCRC, h.RoCE || e.area.Looks != 0
 	e.addrs, e.mtu, e.mac = h.Addrs, h.MTU, h.MAC
+	e.secret, e.allowed = h.Secret, h.Allow
 	if !e.polled {
 		// run sleeps for calls and doorbells alike, in one descriptor.
 		owned.Forget(int(e.area.BellFD))
@@ -163,6 +170,12 @@ func (e *Engine) tellLog(format string, args ...any) {
 	if e.log != nil {
 		fmt.Fprintf(e.log, "rnicd: %s\n", printable.Text(fmt.Sprintf(format, args...)))
 	}
+}
+
+// tellError is tellLog for what ends a queue pair: an operator hears it in any case, even if the
+// program ends then.
+func (e *Engine) tellError(format string, args ...any) {
+	lossy.Line(os.Stderr, "rnicd: "+printable.Text(fmt.Sprintf(format, args...)))
 }
 
 // looksMax is how many empty polls the engine makes before it sleeps. Another look after others

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -44,16 +45,21 @@ func (n name) at(a netip.Addr) bool { return n.addr() == a.Unmap().WithZone("") 
 //	12  number, from     4
 //	16  GID, to         16
 //	32  GID, from       16
+//	48  proof           64   with helloProven
 type hello struct {
 	answer   answer
 	flags    uint16
 	to, from name
+	proof    proof
 }
 
 const (
 	helloMagic   = 0x726e7170
 	helloVersion = 1
-	helloLen     = 48
+	helloLen     = 48 // without a proof
+
+	helloAcknowledged = 1 << 0 // the connection is in acknowledged mode
+	helloProven       = 1 << 1 // there is a proof
 )
 
 // answer is what a Responder says.
@@ -66,6 +72,9 @@ const (
 	elsewhere          // an address is not what its GID says
 	notForYou          // the queue pair is connected to another one, or to you another way
 	notByNumber        // the Request is none of a queue pair that is connected by number
+	otherSecret        // of the two ends one has another secret, or none
+	proveAgain         // with the challenge that comes with this
+	notAllowed         // the address is none of those that may connect
 	answersEnd
 )
 
@@ -81,33 +90,52 @@ func (a answer) String() string {
 		return "it is to be connected to another queue pair"
 	case notByNumber:
 		return "the request is not of a queue pair that is connected by number"
+	case otherSecret:
+		return "the two ends do not have the same secret (rnicd run --secret-file)"
+	case proveAgain:
+		return "its proof is of another connection"
+	case notAllowed:
+		return "the address is not allowed (rnicd run --allow)"
 	}
 	return "accepted"
 }
 
 func (h *hello) put() []byte {
-	b := make([]byte, 0, helloLen)
+	b := make([]byte, 0, helloLen+proofLen)
 	b = binary.BigEndian.AppendUint32(b, helloMagic)
 	b = append(b, helloVersion, byte(h.answer))
 	b = binary.BigEndian.AppendUint16(b, h.flags)
 	b = binary.BigEndian.AppendUint32(b, h.to.number)
 	b = binary.BigEndian.AppendUint32(b, h.from.number)
-	return append(append(b, h.to.gid[:]...), h.from.gid[:]...)
+	b = append(append(b, h.to.gid[:]...), h.from.gid[:]...)
+	if h.flags&helloProven != 0 {
+		b = append(append(append(b, h.proof.nonce[:]...), h.proof.challenge[:]...), h.proof.code[:]...)
+	}
+	return b
 }
 
+// errSecret is about a peer that has another secret than this end, if it has one at all.
+var errSecret = errors.New(otherSecret.String())
+
 // errForeign is about a peer that does not connect by number as we do.
-var errForeign = errors.New("the peer does not connect queue pairs by number as this device does: " +
-	"it needs rnicd run --device roce of a like version")
+var errForeign = errors.New("the peer does not connect queue pairs by number as this device " +
+	"does: it needs rnicd run --device roce of a like version")
 
 // parseHello reads what put has written.
 func parseHello(b []byte) (h hello, err error) {
-	if len(b) != helloLen || binary.BigEndian.Uint32(b) != helloMagic || b[4] != helloVersion ||
+	if len(b) < helloLen || binary.BigEndian.Uint32(b) != helloMagic || b[4] != helloVersion ||
 		answer(b[5]) >= answersEnd {
 		return h, errForeign
 	}
 	h.answer, h.flags = answer(b[5]), binary.BigEndian.Uint16(b[6:])
+	if rest := b[helloLen:]; h.flags&helloProven != 0 && len(rest) == proofLen {
+		h.proof = proof{nonce: [16]byte(rest), challenge: [16]byte(rest[16:]),
+			code: [sha256.Size]byte(rest[32:])}
+	} else if h.flags&helloProven != 0 || len(rest) != 0 {
+		return h, errForeign
+	}
 	h.to.number, h.from.number = binary.BigEndian.Uint32(b[8:]), binary.BigEndian.Uint32(b[12:])
 	copy(h.to.gid[:], b[16:])
-	copy(h.from.gid[:], b[32:])
+	copy(h.from.gid[:], b[32:helloLen])
 	return h, nil
 }

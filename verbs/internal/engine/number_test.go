@@ -14,9 +14,9 @@ func nameOf(addr string, number uint32) name {
 
 // The private data, octet for octet as docs/adr/0046-queue-pairs-by-number.md has it, and back.
 func TestHello(t *testing.T) {
-	h := hello{answer: comeAgain, flags: 0x0102,
+	h := hello{answer: comeAgain, flags: 0x0101,
 		to: nameOf("10.0.0.1", 0x123456), from: nameOf("fd00::2", 0x654321)}
-	b := append([]byte{'r', 'n', 'q', 'p', 1, 1, 1, 2, 0, 0x12, 0x34, 0x56, 0, 0x65, 0x43, 0x21,
+	b := append([]byte{'r', 'n', 'q', 'p', 1, 1, 1, 1, 0, 0x12, 0x34, 0x56, 0, 0x65, 0x43, 0x21,
 		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1}, 0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
 		0, 0, 0, 2)
 	require.Equal(t, b, h.put())
@@ -25,6 +25,23 @@ func TestHello(t *testing.T) {
 	require.Equal(t, h, got)
 	for n := range b {
 		_, err := parseHello(b[:n])
+		require.Error(t, err, n)
+	}
+
+	h.flags |= helloProven
+	h.proof = proof{nonce: [16]byte{0: 1, 15: 2}, challenge: [16]byte{0: 3, 15: 4},
+		code: [32]byte{0: 5, 31: 6}}
+	long := append(append([]byte(nil), b...), make([]byte, proofLen)...)
+	long[7] = 3
+	for at, v := range map[int]byte{48: 1, 63: 2, 64: 3, 79: 4, 80: 5, 111: 6} {
+		long[at] = v
+	}
+	require.Equal(t, long, h.put())
+	got, err = parseHello(long)
+	require.NoError(t, err)
+	require.Equal(t, h, got)
+	for n := range long {
+		_, err := parseHello(long[:n])
 		require.Error(t, err, n)
 	}
 	for at, v := range map[int]byte{0: 'R', 3: 'q', 4: 2, 5: byte(answersEnd)} {

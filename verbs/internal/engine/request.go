@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/netip"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/rnicd/rnicd/internal/awake"
@@ -32,32 +31,41 @@ func (e *Engine) serveSlot(s *slot) {
 
 // asked takes a Request; within: of this process itself (within.go).
 func (e *Engine) asked(s *slot, r *rnic.ConnRequest, within bool) {
+	if !within && !e.allows(r.Remote().Addr()) {
+		e.refuse(r, &hello{}, notAllowed, nil)
+		return
+	}
 	h, err := parseHello(r.PrivateData())
-	if err != nil || h.answer != accepted || h.flags != helloFlags {
-		e.refuse(r, &hello{}, notByNumber)
+	if err != nil || h.answer != accepted || h.flags&^helloProven != helloAcknowledged {
+		e.refuse(r, &hello{}, notByNumber, nil)
+		return
+	}
+	if !e.believes(ofRequest, &h) { // it hears nothing that the secret has made
+		e.refuse(r, &h, otherSecret, nil)
 		return
 	}
 	q, _ := s.find(h.to.number).(*qp)
 	switch {
 	case q == nil:
-		e.refuse(r, &h, unknown)
+		e.refuse(r, &h, unknown, nil)
 	case !within && !(h.from.at(r.Remote().Addr()) && h.to.at(r.Local().Addr())):
-		e.refuse(r, &h, elsewhere)
+		e.refuse(r, &h, elsewhere, nil)
 	default:
 		q.way.offer(&asker{request: r, hello: h, way: &q.way})
 	}
 }
 
-// refusals counts Requests that were refused, by answer.
-type refusals [answersEnd]atomic.Uint64
-
-// refuse answers a Request, on a goroutine of its own.
-func (e *Engine) refuse(r *rnic.ConnRequest, h *hello, why answer) {
-	e.refusals[why].Add(1)
-	if why != comeAgain {
-		e.tellLog("refused %v, for queue pair 0x%06x: %v", r.Remote(), h.to.number, why)
+// refuse answers a Request, on a goroutine of its own; challenge is for the next, or nil.
+func (e *Engine) refuse(r *rnic.ConnRequest, h *hello, why answer, challenge *[16]byte) {
+	e.tellRefused(r, h, why)
+	no := &hello{answer: why, flags: helloAcknowledged, to: h.from, from: h.to}
+	if h.flags&helloProven != 0 && why != otherSecret {
+		no.proof.nonce = h.proof.nonce
+		if challenge != nil {
+			no.proof.challenge = *challenge
+		}
+		e.proven(ofReply, no)
 	}
-	no := hello{answer: why, flags: helloFlags, to: h.from, from: h.to}
 	go func() {
 		ctx, cancel := awake.Timeout(context.Background(), rejectWait, nil)
 		defer cancel()
@@ -69,6 +77,10 @@ func (e *Engine) refuse(r *rnic.ConnRequest, h *hello, why answer) {
 func (w *way) offer(a *asker) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if !w.fresh(a) {
+		w.q.engine.refuse(a.request, &a.hello, proveAgain, &w.challenge)
+		return
+	}
 	if w.decide(a) {
 		return
 	}
@@ -78,7 +90,7 @@ func (w *way) offer(a *asker) {
 		w.forget(w.waiting[i])
 	}
 	if len(w.waiting) == waitingMax {
-		w.q.engine.refuse(a.request, &a.hello, comeAgain)
+		w.q.engine.refuse(a.request, &a.hello, comeAgain, nil)
 		return
 	}
 	w.waiting = append(w.waiting, a)
@@ -95,7 +107,7 @@ func (w *way) offer(a *asker) {
 func (w *way) forget(a *asker) {
 	a.timer.Stop()
 	w.waiting = slices.DeleteFunc(w.waiting, func(o *asker) bool { return o == a })
-	w.q.engine.refuse(a.request, &a.hello, comeAgain)
+	w.q.engine.refuse(a.request, &a.hello, comeAgain, nil)
 }
 
 // decide accepts or refuses a Request. False: it has to wait. w is locked.
@@ -104,9 +116,14 @@ func (w *way) decide(a *asker) bool {
 		return false
 	}
 	if a.hello.to != w.own || a.hello.from != w.peer || w.initiates() && !w.toItself() {
-		w.q.engine.refuse(a.request, &a.hello, notForYou)
+		w.q.engine.refuse(a.request, &a.hello, notForYou, nil)
 		return true
 	}
+	if !w.fresh(a) { // another was accepted while it waited
+		w.q.engine.refuse(a.request, &a.hello, proveAgain, &w.challenge)
+		return true
+	}
+	w.challenge = [16]byte{} // which is for one connection
 	w.acceptor = make(chan struct{})
 	go w.accept(a, w.acceptor)
 	return true
@@ -127,11 +144,11 @@ func (w *way) accept(a *asker, done chan struct{}) {
 	defer close(done)
 	l, err := w.begin(!w.toItself(), true)
 	if err != nil {
-		w.q.engine.refuse(a.request, &a.hello, comeAgain)
+		w.q.engine.refuse(a.request, &a.hello, comeAgain, nil)
 	} else {
 		ctx, cancel := awake.Timeout(context.Background(), acceptWait, nil)
 		defer cancel()
-		if err = a.request.Accept(ctx, l.rnic, w.param(accepted)); err == nil {
+		if err = a.request.Accept(ctx, l.rnic, w.param(w.reply(a))); err == nil {
 			err = l.rnic.StartupOver(ctx)
 		}
 		if err == nil {
@@ -145,6 +162,12 @@ func (w *way) accept(a *asker, done chan struct{}) {
 	defer w.mu.Unlock()
 	w.acceptor = nil
 	w.decideAll()
+}
+
+// reply is what the Responder says.
+func (w *way) reply(a *asker) *hello {
+	return w.q.engine.proven(ofReply, &hello{answer: accepted, flags: helloAcknowledged, to: w.peer,
+		from: w.own, proof: proof{nonce: a.hello.proof.nonce}})
 }
 
 // addrPort is a, with any port.

@@ -66,13 +66,13 @@ func TestHostileRequests(t *testing.T) {
 	}
 	before := runtime.NumGoroutine()
 	to, from := name{udHere, a.number}, name{udHere, b.number}
-	right := hello{flags: helloFlags, to: to, from: from}
+	right := hello{flags: helloAcknowledged, to: to, from: from}
 	var silent, waiting []net.Conn
 	for range 3 * many {
 		silent = append(silent, asks(t, a.number, nil))
 	}
 	for i := range uint32(waitingMax) { // before RTR, as if of peers that are early
-		h := hello{flags: helloFlags, to: to, from: name{udHere, 77 + i}}
+		h := hello{flags: helloAcknowledged, to: to, from: name{udHere, 77 + i}}
 		waiting = append(waiting, asks(t, a.number, h.put()))
 	}
 	until(func() bool {

@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/binary"
 	"fmt"
+	"net/netip"
 	"sync/atomic"
 	"syscall"
 
@@ -106,6 +107,7 @@ var udDrops = [ring.Drops]string{
 	ring.DropNoBuffer:  "no receive buffer",
 	ring.DropTooLong:   "longer than the receive buffer",
 	ring.DropUnsent:    "the host does not send it",
+	ring.DropStranger:  "from an address that is not allowed (rnicd run --allow)",
 }
 
 // send sends what u has posted, as much as may be in a Turn.
@@ -293,6 +295,10 @@ type udIn struct {
 // receive has a datagram delivered, or dropped.
 func (p *udPort) receive(d *udIn) {
 	var h udHeader
+	if len(p.engine.allowed) > 0 && !p.engine.allows(netip.AddrFrom16(d.source)) {
+		p.drop(ring.DropStranger)
+		return
+	}
 	if !h.parse(d.octets) || portOf(h.source) != d.port {
 		p.drop(ring.DropMalformed)
 		return

@@ -42,6 +42,8 @@ type way struct {
 	lives     []*life              // that have not ended
 	acceptor  chan struct{}        // closed when a Request was accepted, or not; nil: there is none
 	waiting   []*asker             // Requests
+	challenge [16]byte             // that the next Request must answer; zero: not drawn yet
+	answers   [16]byte             // the peer's challenge, for who connects; zero: not heard yet
 	current   atomic.Pointer[life] // that sends; nil: not in service
 	failed    atomic.Bool          // a completion has told why, or the program has asked for the end
 	timer     *time.Timer          // until requests are unanswered
@@ -105,6 +107,10 @@ func (e *Engine) connectQP(c *call) error {
 	own, peer := name{number: q.number}, name{number: uint32(c.arg[1])}
 	copy(own.gid[:], c.data)
 	copy(peer.gid[:], c.data[16:])
+	if !e.allows(peer.addr()) {
+		e.tellError("queue pair 0x%06x to %v: %v", own.number, peer, notAllowed)
+		return syscall.EACCES
+	}
 	return q.way.seek(own, peer, int(min(c.arg[2], readDepthMax)))
 }
 
@@ -175,6 +181,7 @@ func (w *way) seek(own, peer name, reads int) error {
 	}
 	w.state, w.own, w.peer, w.reads = waySeeking, own, peer, reads
 	w.heardOf.Store(false)
+	w.answers = [16]byte{}
 	if own.compare(peer) <= 0 {
 		ctx, stop := context.WithCancel(context.Background())
 		w.stop, w.seeker = stop, make(chan struct{})
@@ -193,19 +200,24 @@ func (w *way) toItself() bool { return w.own == w.peer }
 // connect tries until there is a connection, or ctx ends.
 func (w *way) connect(ctx context.Context, era uint32, done chan struct{}) {
 	defer close(done)
-	e, told := w.q.engine, ""
+	e, told, challenged := w.q.engine, "", false
 	for wait := againFirst; ; wait = min(2*wait, againLast) {
 		err := w.attempt(ctx)
 		if err == nil || ctx.Err() != nil || !w.in(waySeeking) {
 			return
 		}
+		if errors.Is(err, errForeign) || errors.Is(err, errSecret) {
+			e.tellError("queue pair 0x%06x to %v: %v", w.own.number, w.peer, err)
+			go w.end(era, eventQPFatal) // it waits for us
+			return
+		}
+		if errors.Is(err, errChallenged) && !challenged {
+			challenged, wait = true, againFirst/2
+			continue
+		}
 		if text := err.Error(); text != told {
 			told = text
 			e.tellLog("queue pair 0x%06x to %v: %v", w.own.number, w.peer, err)
-		}
-		if errors.Is(err, errForeign) {
-			go w.end(era, eventQPFatal) // it waits for us
-			return
 		}
 		select {
 		case <-time.After(wait):
@@ -223,7 +235,8 @@ func (w *way) attempt(ctx context.Context) error {
 	}
 	ctx, cancel := awake.Timeout(ctx, attemptWait, nil)
 	defer cancel()
-	param := w.param(accepted)
+	asks := w.request()
+	param := w.param(asks)
 	if w.within() {
 		err = w.startWithin(ctx, l, param)
 	} else {
@@ -233,10 +246,10 @@ func (w *way) attempt(ctx context.Context) error {
 		err = l.rnic.StartupOver(ctx)
 	}
 	if err == nil {
-		err = w.checkReply(l.rnic.PeerPrivateData(), accepted)
+		err = w.checkReply(l.rnic.PeerPrivateData(), asks)
 	}
 	if err != nil {
-		err = w.rejected(err)
+		err = w.rejected(err, asks)
 		l.end()
 		return err
 	}
@@ -246,8 +259,20 @@ func (w *way) attempt(ctx context.Context) error {
 	return nil
 }
 
-// rejected is err, or why the peer has refused.
-func (w *way) rejected(err error) error {
+// request is what the Initiator says.
+func (w *way) request() *hello {
+	h := &hello{flags: helloAcknowledged, to: w.peer, from: w.own}
+	if w.q.engine.secret != nil {
+		h.proof = proof{nonce: draw(), challenge: w.answers}
+	}
+	return w.q.engine.proven(ofRequest, h)
+}
+
+// errChallenged is about a Request whose proof was none of this connection.
+var errChallenged = errors.New("refused: " + proveAgain.String())
+
+// rejected is err, or why the peer has refused what this end asked.
+func (w *way) rejected(err error, asks *hello) error {
 	var no *rnic.RejectedError
 	var revision *rnic.RevisionError
 	var frame *rnic.MPAError
@@ -257,6 +282,11 @@ func (w *way) rejected(err error) error {
 		switch {
 		case bad != nil || h.answer == notByNumber:
 			return errForeign
+		case h.answer == otherSecret:
+			return errSecret
+		case h.answer == proveAgain && w.believesReply(&h, asks):
+			w.answers = h.proof.challenge
+			return errChallenged
 		case h.answer != accepted:
 			return errors.New("refused: " + h.answer.String())
 		}
@@ -266,24 +296,29 @@ func (w *way) rejected(err error) error {
 	return err
 }
 
-// checkReply is an error unless b is the answer of the peer.
-func (w *way) checkReply(b []byte, want answer) error {
+// believesReply says whether a Reply is of the peer, and to what this end asked.
+func (w *way) believesReply(h, asks *hello) bool {
+	return w.q.engine.believes(ofReply, h) && h.proof.nonce == asks.proof.nonce
+}
+
+// checkReply is an error unless b is the answer of the peer, which has accepted.
+func (w *way) checkReply(b []byte, asks *hello) error {
 	h, err := parseHello(b)
 	if err != nil {
 		return err
 	}
-	if h.answer != want || h.flags != helloFlags || h.to != w.own || h.from != w.peer {
+	if h.answer != accepted || h.flags&^helloProven != helloAcknowledged || h.to != w.own ||
+		h.from != w.peer {
 		return errForeign
+	}
+	if !w.believesReply(&h, asks) {
+		return errSecret
 	}
 	return nil
 }
 
-// helloFlags are those of this version: the connection is in acknowledged mode.
-const helloFlags = 1
-
-// param is how it connects or accepts.
-func (w *way) param(a answer) rnic.ConnParam {
-	h := hello{answer: a, flags: helloFlags, to: w.peer, from: w.own}
+// param is how it connects or accepts, with what it says.
+func (w *way) param(h *hello) rnic.ConnParam {
 	return rnic.ConnParam{
 		PrivateData: h.put(), PeerToPeer: true, NoCRC: w.q.engine.noCRC, Dialect: rnic.RFC6581,
 		IRD: w.reads, ORD: readDepthMax, LocalAddr: addrPort(w.own.addr()), Acknowledged: true,
@@ -432,7 +467,6 @@ func (w *way) end(era, kind uint32) {
 	w.ended = true
 	w.mu.Unlock()
 	if kind != 0 {
-		w.failed.Store(true)
 		w.q.ctx.tell(kind, &w.q.subject)
 	}
 	w.flush()

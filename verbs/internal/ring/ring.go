@@ -31,6 +31,7 @@ const (
 	DropNoBuffer // none was posted
 	DropTooLong  // for the next buffer
 	DropUnsent   // of our own, which the kernel did not take
+	DropStranger // from an address that is not allowed
 	Drops
 )
 

@@ -232,7 +232,8 @@ enum {
 	RV_DROP_NO_BUFFER = 3, /* none was posted */
 	RV_DROP_TOO_LONG = 4, /* for the next buffer */
 	RV_DROP_UNSENT = 5, /* of our own, which the kernel did not take */
-	RV_DROPS = 6,
+	RV_DROP_STRANGER = 6, /* from an address that is not allowed */
+	RV_DROPS = 7,
 };
 
 /* Limits of a queue pair and a completion queue. */
@@ -463,8 +464,8 @@ struct rv_area {
 	/* GIDs of address handles, by the index in the table: two words each, as C has the octets */
 	uint64_t sources[128];
 	/* datagrams that were dropped, by DropMalformed and those after it. The engine writes them */
-	uint64_t drops[6];
-	uint64_t pad5[2];
+	uint64_t drops[7];
+	uint64_t pad5[1];
 	uint64_t summary; /* one bit for each word of Doorbells */
 	uint64_t pad6[7];
 	uint64_t doorbells[64];
