@@ -37,7 +37,7 @@ const toGetLibraries = "make build builds it and make install installs it, where
 	"libibverbs-dev and librdmacm-dev are"
 
 func newRun() *cobra.Command {
-	var lib, file, peer, looks string
+	var lib, file, peer, looks, secret, allow string
 	var verbose, noCRC bool
 	var o nicOptions
 	c := &cobra.Command{
@@ -70,6 +70,16 @@ environment variables, RNICD_PMD, RNICD_ADDR and so on (docs/guides/verbs.md). T
 			if looks != "" {
 				env = append(env, "RNICD_DEVICE="+looks)
 			}
+			if secret != "" {
+				path, err := filepath.Abs(secret) // the program may go elsewhere
+				if err != nil {
+					return err
+				}
+				env = append(env, "RNICD_SECRET_FILE="+path)
+			}
+			if allow != "" {
+				env = append(env, "RNICD_ALLOW="+allow)
+			}
 			warnNoCRC(os.Stderr, noCRC)
 			if noCRC {
 				env = append(env, "RNICD_CRC=false")
@@ -87,6 +97,10 @@ environment variables, RNICD_PMD, RNICD_ADDR and so on (docs/guides/verbs.md). T
 		", Linux' software iWARP, which has no markers and needs its time")
 	f.StringVar(&looks, "device", "", "what the device looks like: "+
 		strings.Join(portfile.Looks, " or ")+" (default iwarp); roce is for programs that know no other (docs/guides/verbs.md)")
+	f.StringVar(&secret, "secret-file", "", "a file with a secret, 16 octets or more: with "+
+		"--device roce, only peers that have it, too, are connected by number (docs/guides/verbs.md)")
+	f.StringVar(&allow, "allow", "", "addresses or networks that may connect or send datagrams, with "+
+		"commas (default all)")
 	f.BoolVar(&noCRC, "no-crc", false, "do without CRC32C where the peer does, too")
 	o.flags(f)
 	f.Lookup("pmd").DefValue = "kernel"
@@ -154,6 +168,9 @@ func override(env, by []string) []string {
 // runProgram makes this process the program. It returns only with an error.
 func runProgram(lib string, args, env []string) error {
 	if _, err := portfile.Environment(env, port.All()); err != nil {
+		return err
+	}
+	if _, err := portfile.GuardOf(env); err != nil {
 		return err
 	}
 	library, err := findLibrary(lib)

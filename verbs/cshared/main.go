@@ -76,6 +76,11 @@ func open(bells engine.Doorbells) (h engine.Host, err error) {
 	if err != nil {
 		return h, err
 	}
+	guard, err := portfile.GuardOf(environ)
+	if err != nil {
+		return h, err
+	}
+	h.Secret, h.Allow = guard.Secret, guard.Allow
 	if h.Polled = cfg.Poll(bells.Look, &bells.Bell); h.Polled {
 		// the Poller has one even when it sleeps; calls need another
 		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)

@@ -25,7 +25,8 @@ const (
 var envShort = map[string]string{"pmd": "driver", "addr": "addresses", "dev": "device"}
 
 // envOthers are variables that are not about a port.
-var envOthers = []string{"engine", "verbose", "peer", "crc", "no_skip", "config", "port", envLooks}
+var envOthers = []string{"engine", "verbose", "peer", "crc", "no_skip", "config", "port", envLooks,
+	envSecret, envAllow}
 
 // envLooks says what the RDMA device looks like to programs (Looks). The port's device is RNICD_DEV
 // alone.
