@@ -73,6 +73,17 @@ type Bell struct {
 	// One that begins to wait sets Waits to 1, then looks at Resting, swaps it for 0, and if it was
 	// 1 writes as above. The sleeper looks at Waits before each rest, and sets it to 0.
 	Resting, Waits *uint32
+	// Polls, if not nil, counts such threads' polls that made a Turn which found work, but nothing
+	// for them, as the poll before: they go on polling.
+	Polls *uint64
+}
+
+// Polled is Polls. Any goroutine.
+func (b *Bell) Polled() uint64 {
+	if b == nil || b.Polls == nil {
+		return 0
+	}
+	return atomic.LoadUint64(b.Polls)
 }
 
 // Waited says whether a thread that runs no Go has begun to wait since it was called last. The

@@ -154,17 +154,26 @@ static bool translate(struct rv_completions *c, const struct rv_cqe *e, struct i
 	return true;
 }
 
+/*
+ * The thread has polled again, after a poll in vain, and found work for the engine, but nothing for
+ * itself. Of two threads that say so at once, one may not be counted.
+ */
+static void count_poll(void)
+{
+	__atomic_store_n(&rv_area->polls, load_relaxed(&rv_area->polls) + 1, __ATOMIC_RELAXED);
+}
+
 int rv_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
 	struct rv_completions *c = to_cq(cq);
 	uint32_t head;
 	int got = 0;
-	bool looked = false;
+	bool looked = false, again = false;
 
 	if (rv_foreign(c->process))
 		return -EPERM;
 	rv_posted = false;
-again:
+look:
 	rv_lock(&c->lock);
 	head = c->head;
 	while (got < n) {
@@ -185,13 +194,17 @@ again:
 		const struct rv_cqe *slot = &c->entries[head & c->mask];
 		/* Holding signals back costs as much as two Turns, so one who polls again gets some. */
 		int turns = c->vain ? TURNS : 1;
-		bool vain = ++c->vain > RV_VAIN_MAX;
+		bool vain;
 
+		again = looked ? again : c->vain > 0;
+		vain = ++c->vain > RV_VAIN_MAX;
 		rv_unlock(&c->lock);
 		if (!looked && rv_turn(turns)) {
 			looked = true;
-			goto again;
+			goto look;
 		}
+		if (looked && again)
+			count_poll();
 		if (load_relaxed(&c->ring->armed))
 			rv_attend(); /* a program that has armed looks once more and then waits */
 		if (vain)

@@ -29,7 +29,7 @@ type Loop struct {
 	cfg    LoopConfig
 	held   atomic.Uint32 // 1: somebody turns
 	vainly atomic.Uint64 // Turns that Drive has made and that found nothing
-	waited atomic.Uint64 // how many these were when somebody began to wait for a completion
+	waited atomic.Uint64 // vain when somebody began to wait for a completion
 	more   atomic.Bool   // funcs has some
 	rang   atomic.Pointer[member]
 	rouser rouse.Rouser
@@ -46,7 +46,7 @@ type Loop struct {
 	ready   []*member   // to be read from
 	active  []*member   // with something to send, or to end
 	hot     *member     // that octets came from last
-	vain    int         // Turns in a row that read nothing
+	idly    int         // Turns in a row that read nothing
 	unseen  int         // and that looked at the hot one alone
 	out     *segments   // to be sent now; nil: to be made
 	spare   []*segments // more of them
@@ -101,9 +101,12 @@ func (l *Loop) Drive() bool {
 	return work > 0
 }
 
+// vain is how many of callers' Turns were in vain for them. Any goroutine.
+func (l *Loop) vain() uint64 { return l.vainly.Load() + l.cfg.Bell.Polled() }
+
 // Attend is called when somebody begins to wait for what he has polled for. Any goroutine.
 func (l *Loop) Attend() {
-	l.waited.Store(l.vainly.Load())
+	l.waited.Store(l.vain())
 	l.rouser.EndRest()
 }
 
@@ -302,7 +305,7 @@ func (l *Loop) serveActive() int {
 // looks says whether a Turn is to look at all sockets. To ask the one that has had something a
 // moment ago whether it has more costs no more than to ask for all, and saves the read after that.
 func (l *Loop) looks() bool {
-	return l.hot == nil || l.vain&looksShare == looksShare || l.unseen >= unseenMax
+	return l.hot == nil || l.idly&looksShare == looksShare || l.unseen >= unseenMax
 }
 
 const (
@@ -330,8 +333,8 @@ func (l *Loop) read(look bool) (n int) {
 	}
 	clear(all)
 	l.readyRoom = all
-	if l.vain++; n > 0 {
-		l.vain = 0
+	if l.idly++; n > 0 {
+		l.idly = 0
 	}
 	return n
 }
@@ -446,7 +449,7 @@ func newLoopRunner(l *Loop) *loopRunner {
 	r := &loopRunner{Loop: l, shares: l.cfg.Bell == nil}
 	r.stay = func() bool {
 		r.hear()
-		return l.vainly.Load() != l.waited.Load() && !l.more.Load()
+		return l.vain() != l.waited.Load() && !l.more.Load()
 	}
 	r.look = r.lastLook
 	return r
@@ -464,7 +467,7 @@ func (r *loopRunner) lastLook() int {
 // hear calls Attend for threads that run no Go.
 func (r *loopRunner) hear() {
 	if r.cfg.Bell.Waited() {
-		r.waited.Store(r.vainly.Load())
+		r.waited.Store(r.Loop.vain())
 	}
 }
 
@@ -473,7 +476,7 @@ func (r *loopRunner) step() {
 	l := r.Loop
 	r.hear()
 	now := l.clock()
-	if ns := r.beside.Rest(now, l.vainly.Load(), l.waited.Load(), l.held.Load() != 0); ns > 0 {
+	if ns := r.beside.Rest(now, l.vain(), l.waited.Load(), l.held.Load() != 0); ns > 0 {
 		l.rouser.Rest(now, ns, r.shares, r.stay)
 		return
 	}

@@ -162,7 +162,7 @@ func TestLoopBell(t *testing.T) {
 // A loop that leaves the sockets to callers is told by its Bell that one of them waits, and then
 // looks after them.
 func TestLoopBellTellsOfWaits(t *testing.T) {
-	bell := &rouse.Bell{Asleep: new(uint32), FD: -1, Waits: new(uint32)}
+	bell := &rouse.Bell{Asleep: new(uint32), FD: -1, Waits: new(uint32), Polls: new(uint64)}
 	l, err := NewLoop(LoopConfig{Start: time.Now(), Bell: bell})
 	require.NoError(t, err)
 	r := newLoopRunner(l)
@@ -174,6 +174,12 @@ func TestLoopBellTellsOfWaits(t *testing.T) {
 	require.False(t, r.stay(), "nobody has polled since")
 	l.vainly.Store(20)
 	require.True(t, r.stay())
+	*bell.Waits = 1
+	require.False(t, r.stay())
+	*bell.Polls++
+	require.True(t, r.stay(), "a poll found work, but not what it was for")
+	l.Attend()
+	require.False(t, r.stay())
 }
 
 // What was posted leaves before a Turn reads: the other end may wait for it, and a read that finds
@@ -386,11 +392,11 @@ func TestEpollClosedByMistake(t *testing.T) {
 			if other != nil {
 				require.NotEqual(t, fd, l.sockets.fd)
 			}
-			before := l.vain
+			before := l.idly
 			for range 100 {
 				l.Drive()
 			}
-			require.Equal(t, before+100, l.vain, "there is no more")
+			require.Equal(t, before+100, l.idly, "there is no more")
 			for i, e := range ends {
 				_ = e.conn.Submit(e.conn.Abort)
 				for !ends[i].gone {

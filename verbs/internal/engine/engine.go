@@ -112,7 +112,8 @@ func Serve(area unsafe.Pointer, open func(Doorbells) (Host, error)) {
 	if err == nil {
 		h, err = open(
 			Doorbells{Look: e.onTurn, Bell: stack.Bell{Asleep: &e.area.Dozing, FD: int(e.area.BellFD),
-				Crowded: &e.area.Crowded, Resting: &e.area.Resting, Waits: &e.area.Waits}})
+				Crowded: &e.area.Crowded, Resting: &e.area.Resting, Waits: &e.area.Waits,
+				Polls: &e.area.Polls}})
 	}
 	if err != nil {
 		lossy.Line(os.Stderr, "rnicd: "+printable.Lines(err.Error()))

@@ -214,9 +214,12 @@ type Area struct {
 	_      [14]uint32
 	// Who looks at doorbells leaves the rest to threads that do: swap it for 0, then write BellFD,
 	// for one that begins to wait, once Waits is 1.
-	Resting  uint32
-	Waits    uint32
-	_        [14]uint32
+	Resting uint32
+	Waits   uint32
+	// polls that found work for the engine, but nothing for the program, as the poll before: about as
+	// many, for threads count them without a lock
+	Polls    uint64
+	_        [12]uint32
 	Progress uint32 // a futex: counted for completions, somewhere; woken if Waiting is not 0
 	Waiting  uint32 // threads of the program that wait for it
 	Process  uint32 // the number of this process: the upper 24 bits of its handles

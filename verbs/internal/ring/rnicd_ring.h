@@ -450,7 +450,12 @@ struct rv_area {
 	 */
 	uint32_t resting;
 	uint32_t waits;
-	uint32_t pad3[14];
+	/*
+	 * polls that found work for the engine, but nothing for the program, as the poll before: about as
+	 * many, for threads count them without a lock
+	 */
+	uint64_t polls;
+	uint32_t pad3[12];
 	uint32_t progress; /* a futex: counted for completions, somewhere; woken if Waiting is not 0 */
 	uint32_t waiting; /* threads of the program that wait for it */
 	uint32_t process; /* the number of this process: the upper 24 bits of its handles */
