@@ -48,6 +48,7 @@ type opcodeInfo struct {
 	invalidates bool   // the rest of RsvdULP is the Invalidate STag
 	solicited   bool
 	extension   bool // of RFC 7306
+	own         bool // of acknowledged mode, where it is valid: see CheckAcknowledged
 }
 
 var opcodes = [opcodeMask + 1]opcodeInfo{
@@ -66,6 +67,10 @@ var opcodes = [opcodeMask + 1]opcodeInfo{
 		solicited: true, extension: true},
 	OpAtomicRequest:  {name: "Atomic Request", valid: true, qn: QNRead, extension: true},
 	OpAtomicResponse: {name: "Atomic Response", valid: true, qn: QNAtomic, extension: true},
+
+	OpSendImm: {name: "Send with Immediate", qn: QNSend, own: true},
+	OpSendImmSE: {name: "Send with Immediate and Solicited Event", qn: QNSend, solicited: true,
+		own: true},
 }
 
 func (op Opcode) info() *opcodeInfo { return &opcodes[op&opcodeMask] }
@@ -93,9 +98,9 @@ func (op Opcode) IsRequest() bool {
 	return op != OpReadResponse && op != OpAtomicResponse && op != OpTerminate
 }
 
-// String is the name in RFC 5040 or 7306.
+// String is the name in RFC 5040 or 7306, or our own.
 func (op Opcode) String() string {
-	if !op.valid() {
+	if !op.valid() && (op > opcodeMask || !op.info().own) {
 		return "reserved opcode"
 	}
 	return op.info().name

@@ -60,7 +60,7 @@ func TestOpcodeTable(t *testing.T) {
 		require.Equal(t, ddp.Header{Tagged: want.tagged, QN: want.qn, ULP: 0x40 | uint8(op)},
 			op.Header(1))
 	}
-	for op := Opcode(12); op != 0; op++ {
+	for op := Opcode(14); op != 0; op++ {
 		require.False(t, op.valid(), "%d", op)
 		require.Equal(t, "reserved opcode", op.String())
 	}

@@ -37,8 +37,8 @@ var (
 	// ErrReadDepth: no Read can be under way, for ORD is 0: ConnParam.ORD is, or the peer serves
 	// none.
 	ErrReadDepth = qp.ErrReadDepth
-	// ErrExtension: atomics and immediate data exist in RDMAP version 1 only, and this connection
-	// is of version 0.
+	// ErrExtension: atomics and immediate data exist in RDMAP version 1 only, Send with Immediate in
+	// acknowledged mode only, and this connection is of version 0, or without the mode.
 	ErrExtension = qp.ErrExtension
 	// ErrShared: the QueuePair takes its receive buffers from a SharedReceiveQueue, so that it has
 	// none of its own.

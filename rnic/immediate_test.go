@@ -128,3 +128,53 @@ func TestImmediateDataOfTheWrongLength(t *testing.T) {
 		s.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed})
 	}
 }
+
+// Send with Immediate is one message: its octets are in the buffer, from ranges or inline, and 4 of
+// Immediate in the Completion. Both waits for a buffer and takes a shared one as a Send does.
+func TestSendWithImmediate(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			opt := ackOpts(QPOptions{}, ConnParam{})
+			sopt := ackOpts(QPOptions{PD: r.server.AllocPD()}, ConnParam{})
+			if shared {
+				sopt.SRQ = must(r.server.CreateSRQ(SRQOptions{PD: sopt.PD}))
+			}
+			s, c := r.connect(sopt, opt)
+			long := c.send(1, 0, 3000)
+			long.Op, long.Immediate = OpSendImmediate, [8]byte{0xca, 0xfe, 1, 2, 9, 9, 9, 9}
+			c.post(long,
+				WorkRequest{Op: OpSendImmediate, ID: 2, Signaled: true, Solicited: true,
+					Inline: []byte("inline"), Immediate: [8]byte{0, 0, 0, 1}},
+				WorkRequest{Op: OpSendImmediate, ID: 3, Signaled: true})
+			r.until("not ready", func() bool { return notReady(r, c) > 0 })
+			for i := range 3 {
+				wr := s.recvAt(uint64(10+i), 4000*i, 4000)
+				if shared {
+					require.NoError(t, errOf(sopt.SRQ.PostRecv(wr)))
+				} else {
+					s.postRecv(wr)
+				}
+			}
+			s.expectCompletions(
+				Completion{ID: 10, Op: OpRecv, Len: 3000, WithImmediate: true, BesideSend: true,
+					Immediate: [8]byte{0xca, 0xfe, 1, 2}},
+				Completion{ID: 11, Op: OpRecv, Len: 6, WithImmediate: true, BesideSend: true,
+					Immediate: [8]byte{0, 0, 0, 1}, Solicited: true},
+				Completion{ID: 12, Op: OpRecv, WithImmediate: true, BesideSend: true})
+			c.expectCompletions(Completion{ID: 1, Op: OpSendImmediate, Len: 3000},
+				Completion{ID: 2, Op: OpSendImmediate, Len: 6}, Completion{ID: 3, Op: OpSendImmediate})
+			require.True(t, bytes.Equal(c.source.Bytes()[:3000], s.inbox.Bytes()[:3000]))
+			require.Equal(t, "inline", string(s.inbox.Bytes()[4000:4006]))
+		})
+	}
+}
+
+// Without acknowledged mode it is refused when posted.
+func TestSendWithImmediateWithoutTheMode(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		_, c := r.connect(opts{}, opts{})
+		err := errOf(c.qp.PostSend(WorkRequest{Op: OpSendImmediate}))
+		require.ErrorIs(t, err, ErrExtension)
+		require.ErrorContains(t, err, "acknowledged mode")
+	})
+}

@@ -48,6 +48,8 @@ func putOperands(w *wq.WQE, wr *WorkRequest) {
 	case OpImmediate:
 		w.Local = SGE{}
 		w.Operands[0] = binary.BigEndian.Uint64(wr.Immediate[:])
+	case OpSendImmediate:
+		w.Operands[0] = uint64(binary.BigEndian.Uint32(wr.Immediate[:4]))
 	case OpLocalInvalidate:
 		w.Local, w.RemoteSTag = SGE{}, wr.LocalSTag
 	}
@@ -90,7 +92,7 @@ func (o *QPOptions) checkRequests() error {
 // checkSend refuses a request that the send queue, its ring, or the protocol has no room for.
 func checkSend(wr *WorkRequest, sgeMax, inlineMax int) error {
 	switch {
-	case wr.Op < OpSend || wr.Op > OpLocalInvalidate || wr.Op == OpRecv:
+	case wr.Op < OpSend || wr.Op > OpSendImmediate || wr.Op == OpRecv:
 		return fmt.Errorf("%w: PostSend of %v", ErrShape, wr.Op)
 	case (wr.Op == OpFetchAdd || wr.Op == OpCompareSwap) && wr.Local.Length != 0 &&
 		wr.Local.Length != qp.AtomicLen:
@@ -143,7 +145,7 @@ func checkLong(op Opcode, wr *WorkRequest, sgeMax, inlineMax int) error {
 // possible is checkSend of an entry, without room.
 func possible(e *wq.WQE) bool {
 	switch o := e.Op; {
-	case o < OpSend || o > OpLocalInvalidate || o == OpRecv, e.Refused():
+	case o < OpSend || o > OpSendImmediate || o == OpRecv, e.Refused():
 		return false
 	case o.IsAtomic() && e.Local.Length != 0 && e.Local.Length != qp.AtomicLen:
 		return false

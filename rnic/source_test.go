@@ -172,6 +172,7 @@ func TestEntryNotPosted(t *testing.T) {
 		{wq.WQE{Op: wq.OpWriteImmediate}, ErrShape},
 		{wq.WQE{Op: OpWrite, Flags: wq.FlagRefused}, ErrShape},
 		{wq.WQE{Op: OpRead, More: 1}, ErrShape},
+		{wq.WQE{Op: OpSendImmediate}, ErrExtension},
 		{wq.WQE{Op: OpWrite, More: 2}, ErrListTooLong},
 		{wq.WQE{Op: OpWrite, Flags: wq.FlagInline, Local: SGE{Length: 9}}, ErrInlineTooLong},
 	} {

@@ -21,6 +21,7 @@ const (
 	OpCompareSwap     = wq.OpCompareSwap
 	OpImmediate       = wq.OpImmediate
 	OpLocalInvalidate = wq.OpLocalInvalidate
+	OpSendImmediate   = wq.OpSendImmediate
 
 	Success              = wq.Success
 	LocalProtection      = wq.LocalProtection
@@ -47,7 +48,7 @@ type WorkRequest struct {
 	// List.
 	List []SGE
 	// Inline is what to send, instead of Local and List: octets of any memory, at most
-	// QPOptions.InlineMax of them, which need no registration. Send, Send with Invalidate, Write.
+	// QPOptions.InlineMax of them, which need no registration. Write, and Sends of each kind.
 	// Of no octets it is as if it were not there.
 	Inline       []byte
 	RemoteOffset uint64 // Write, Read, atomic: tagged offset at the peer
@@ -56,7 +57,7 @@ type WorkRequest struct {
 	LocalSTag  STag   // Local Invalidate: what to invalidate
 	Op         Opcode // what PostSend is to do; PostRecv needs none
 	Signaled   bool   // success yields a Completion; failures always do
-	Solicited  bool   // Send, Send with Invalidate, immediate data: with Solicited Event
+	Solicited  bool   // Sends of each kind, immediate data: with Solicited Event
 	// Fence: begin only when every Read and atomic posted before has been answered. Without, a
 	// Write or an atomic that follows a Read may change at the peer what is still to be read there
 	// (RFC 5040 section 5.5, rule 12), and a Send with Invalidate of the STag that is read through
@@ -67,7 +68,7 @@ type WorkRequest struct {
 	// is carried (RFC 7306 section 5.1.1); 0 is one field of 64 bits.
 	Add, Boundary uint64
 	CompareSwap   CompareSwap
-	Immediate     [8]byte // immediate data
+	Immediate     [8]byte // immediate data; of Send with Immediate the first 4 octets
 }
 
 // CompareSwap are the operands of Compare and Swap: if the word equals Compare in all bits of

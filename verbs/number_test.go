@@ -89,6 +89,21 @@ func TestQueuePairsByNumber(t *testing.T) {
 	}
 }
 
+// What the verbs have for reliable connections, call by call, at both ends, over either transport.
+func TestCalls(t *testing.T) {
+	l := newLab(t)
+	program := l.compile("calls")
+	for flags, args := range map[string][]string{
+		"": {"cm"},
+		"--pmd memif --no-dad --role server --addr 10.9.0.1/24 --socket " +
+			filepath.Join(t.TempDir(), "memif"): nil,
+	} {
+		p := l.runOn("--device roce "+flags, "gcc", append([]string{program}, args...)...)
+		require.Zero(t, p.Wait(t), "%s", p)
+		p.Expect(t, 1, "^all well$")
+	}
+}
+
 // Two programs, each with our own TCP, on a cable of shared memory.
 func TestProgramsByNumberOnMemif(t *testing.T) {
 	for _, x := range sample.Of(t, 4, numberedPrograms) {

@@ -29,8 +29,8 @@ var Dimensions = []Dimension{
 	"peer to peer", "acknowledged mode", "receiver not ready",
 	"placed ahead of a gap", "reassembled", "retransmissions", "empty Send",
 	"empty Write",
-	"Reads", "Reads both ways", "atomics", "immediate data", "Send with Invalidate",
-	"Local Invalidate",
+	"Reads", "Reads both ways", "atomics", "immediate data", "Send with Immediate",
+	"Send with Invalidate", "Local Invalidate",
 	"gathered", "scattered", "inline data",
 	"ending orderly", "ending simultaneous", "ending shutdown", "ending abort", "ending vanish",
 	"ending revoke",
@@ -139,6 +139,7 @@ func (s *session) hadEvents(h map[Dimension]bool, wl *Workload) {
 		mark("Reads", did[rnic.OpRead] > 0)
 		mark("atomics", did[rnic.OpFetchAdd] > 0 && did[rnic.OpCompareSwap] > 0)
 		mark("immediate data", did[rnic.OpImmediate] > 0)
+		mark("Send with Immediate", did[rnic.OpSendImmediate] > 0)
 		mark("Send with Invalidate", did[rnic.OpSendInvalidate] > 0)
 		mark("Local Invalidate", did[rnic.OpLocalInvalidate] > 0)
 		for d, n := range p.shapes.did {

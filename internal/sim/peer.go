@@ -42,6 +42,7 @@ type message struct {
 	// immediate data: octets of the Write that was posted last, since the immediate data before
 	wrote       int
 	invalidates rnic.STag
+	beside      []byte // of Send with Immediate
 }
 
 // peer is one end of a connection and the application above it, with the model of what the other
@@ -354,7 +355,7 @@ func (p *peer) receive(c *rnic.Completion) error {
 	m := r.sends[0]
 	r.sends = r.sends[1:]
 	slot := p.inbox.gathered(int(c.ID))
-	if c.WithImmediate {
+	if m.immediate {
 		c.Len = 0 // nothing of it is in the buffer
 	} else if got := slot[:c.Len]; !bytes.Equal(got, m.octets) {
 		return fmt.Errorf("%s: message %d of %d octets differs from what was sent (%d octets)", p.name,

@@ -11,8 +11,8 @@ import (
 )
 
 // requests is what a peer posts between its Writes and Sends when its connection has read depths:
-// Reads, atomics, immediate data and Sends with Invalidate. Its randomness is its own, so that what
-// else a seed draws is the same with and without.
+// Reads, atomics, immediate data, and Sends with Invalidate or Immediate. Its randomness is its
+// own, so that what else a seed draws is the same with and without.
 //
 // Each Read fetches octets of a library that never changes into a slot of its own. Atomics are
 // about one word that only this stream touches; the model carries them out when they are posted,
@@ -90,6 +90,8 @@ func (p *peer) ask() error {
 		return p.postSend(wr)
 	case kind <= 3 && len(p.sends) < recvDepth-1:
 		return p.askAside(wr, extended && kind == 2)
+	case kind == 4 && p.late != nil && len(p.sends) < recvDepth-1:
+		return p.askSendImmediate(wr)
 	}
 	return p.askRead(wr)
 }
@@ -122,6 +124,19 @@ func (p *peer) askAside(wr rnic.WorkRequest, immediate bool) error {
 	p.sends = append(p.sends, m)
 	p.asked(work{id: wr.ID, op: rnic.OpSendInvalidate, n: int(wr.Local.Length)})
 	wr.Op = rnic.OpSendInvalidate
+	return p.postSend(wr)
+}
+
+// askSendImmediate posts a Send with immediate data beside it.
+func (p *peer) askSendImmediate(wr rnic.WorkRequest) error {
+	rng := p.requests.rng
+	wr.RemoteSTag, wr.RemoteOffset, wr.Solicited = 0, 0, rng.IntN(2) == 0
+	wr.Local = p.source.Slice(0, rng.IntN(50))
+	binary.BigEndian.PutUint32(wr.Immediate[:4], rng.Uint32())
+	p.sends = append(p.sends, message{writes: p.next, solicited: wr.Solicited,
+		octets: p.source.Bytes()[:wr.Local.Length], beside: wr.Immediate[:4]})
+	p.asked(work{id: wr.ID, op: rnic.OpSendImmediate, n: int(wr.Local.Length)})
+	wr.Op = rnic.OpSendImmediate
 	return p.postSend(wr)
 }
 
@@ -171,8 +186,9 @@ func (p *peer) answered(w *work, c *rnic.Completion) error {
 
 // aside judges what is told of a message beside its octets.
 func (p *peer) aside(m *message, c *rnic.Completion) error {
-	if c.Invalidated != m.invalidates || c.WithImmediate != m.immediate ||
-		c.Solicited != m.solicited ||
+	if c.Invalidated != m.invalidates || c.WithImmediate != (m.immediate || m.beside != nil) ||
+		c.Solicited != m.solicited || c.BesideSend != (m.beside != nil) ||
+		m.beside != nil && !bytes.Equal(c.Immediate[:4], m.beside) ||
 		m.immediate && (!bytes.Equal(c.Immediate[:], m.octets) || int(c.Written) < m.wrote) {
 		return fmt.Errorf("%s: completion %+v of message %+v", p.name, *c, *m)
 	}

@@ -14,7 +14,7 @@ type CQE struct {
 	Status Status
 	// Solicited: the peer asked for an event with this message.
 	Solicited bool
-	// WithImmediate: the message was immediate data, which Immediate has.
+	// WithImmediate: the message was immediate data, which Immediate has, or BesideSend.
 	WithImmediate bool
 	// Invalidated is the STag of ours that the peer's message invalidated, or 0. Nothing is placed
 	// through it any more: the memory can be read without Revoke.
@@ -28,7 +28,10 @@ type CQE struct {
 	// out of order, later Writes may be counted, too.
 	Written uint32
 	seq     uint32 // Publish
-	_       [16]byte
+	// BesideSend: the immediate data is the first 4 octets of Immediate, and came with a Send, whose
+	// octets are in the buffer.
+	BesideSend bool
+	_          [15]byte
 }
 
 // Publish copies *c to slot, an entry of a ring that another thread polls, which then finds it

@@ -55,6 +55,10 @@ const (
 	// It completes with Success, or with LocalOperation for an STag that it may not name or that is
 	// not valid (any more): like other local errors that ends the connection.
 	OpLocalInvalidate
+	// OpSendImmediate is OpSend with the first 4 octets of Immediate beside the message, which the
+	// peer finds in its Completion. It exists in acknowledged mode only (ConnParam.Acknowledged):
+	// iWARP has no such message.
+	OpSendImmediate
 	// OpWriteImmediate is OpWrite, and then OpImmediate of imm_data and the length that was written.
 	// It stands in rings of C programs only; the engine carries out the two.
 	OpWriteImmediate
@@ -80,6 +84,8 @@ func (o Opcode) String() string {
 		return "Immediate Data"
 	case OpLocalInvalidate:
 		return "Local Invalidate"
+	case OpSendImmediate:
+		return "Send with Immediate"
 	case OpWriteImmediate:
 		return "RDMA Write with Immediate"
 	}
@@ -96,5 +102,7 @@ func (o Opcode) IsAtomic() bool { return o == OpFetchAdd || o == OpCompareSwap }
 
 // HasList says whether a request may have several ranges, HasInline whether its octets may come
 // with it.
-func (o Opcode) HasList() bool   { return o == OpRecv || o.HasInline() }
-func (o Opcode) HasInline() bool { return o == OpSend || o == OpSendInvalidate || o == OpWrite }
+func (o Opcode) HasList() bool { return o == OpRecv || o.HasInline() }
+func (o Opcode) HasInline() bool {
+	return o == OpSend || o == OpSendInvalidate || o == OpWrite || o == OpSendImmediate
+}

@@ -24,6 +24,7 @@ type WQE struct {
 //	OpFetchAdd        Add, Boundary
 //	OpCompareSwap     Compare, Swap. More is 1 where the masks leave bits out: they are in place of a range (Masks)
 //	OpImmediate       the 8 octets, the first the highest
+//	OpSendImmediate   the 4 octets, the first the highest
 //	OpWriteImmediate  imm_data, as C has it
 //	FlagRefused           the Status that it completes with
 //

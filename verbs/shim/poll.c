@@ -134,7 +134,8 @@ static bool translate(struct rv_completions *c, const struct rv_cqe *e, struct i
 		wc->opcode = IBV_WC_RECV;
 		if (e->with_immediate) {
 			memcpy(&wc->imm_data, e->immediate, 4);
-			wc->opcode = rv_is_ud(q) ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
+			if (!rv_is_ud(q) && !e->beside_send)
+				wc->opcode = IBV_WC_RECV_RDMA_WITH_IMM;
 			wc->wc_flags = IBV_WC_WITH_IMM;
 		} else if (e->invalidated) {
 			wc->invalidated_rkey = e->invalidated;

@@ -12,6 +12,7 @@ static const struct {
 	[IBV_WR_RDMA_WRITE] = { RV_OP_WRITE, IBV_WC_RDMA_WRITE },
 	[IBV_WR_RDMA_WRITE_WITH_IMM] = { RV_OP_WRITE_IMMEDIATE, IBV_WC_RDMA_WRITE },
 	[IBV_WR_SEND] = { RV_OP_SEND, IBV_WC_SEND },
+	[IBV_WR_SEND_WITH_IMM] = { RV_OP_SEND_IMMEDIATE, IBV_WC_SEND },
 	[IBV_WR_RDMA_READ] = { RV_OP_READ, IBV_WC_RDMA_READ },
 	[IBV_WR_ATOMIC_CMP_AND_SWP] = { RV_OP_COMPARE_SWAP, IBV_WC_COMP_SWAP },
 	[IBV_WR_ATOMIC_FETCH_AND_ADD] = { RV_OP_FETCH_ADD, IBV_WC_FETCH_ADD },
@@ -147,6 +148,11 @@ static int put(struct rv_qp *q, const struct ibv_send_wr *wr)
 		w->remote_stag = wr->wr.atomic.rkey;
 		w->operands[0] = wr->wr.atomic.compare_add;
 		w->operands[1] = w->op == RV_OP_COMPARE_SWAP ? wr->wr.atomic.swap : 0;
+		break;
+	case RV_OP_SEND_IMMEDIATE:
+		if (!rv_sends_immediate(q))
+			return EINVAL; /* iWARP has none */
+		w->operands[0] = be32toh(wr->imm_data);
 		break;
 	case RV_OP_SEND_INVALIDATE:
 	case RV_OP_LOCAL_INVALIDATE:

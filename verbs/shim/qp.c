@@ -123,18 +123,20 @@ static int make(struct rv_qp *q, struct ibv_context *context,
 	 IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |                         \
 	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV |                       \
 	 IBV_QP_EX_WITH_SEND_WITH_INV)
+#define ROCE_SEND_OPS IBV_QP_EX_WITH_SEND_WITH_IMM /* of queue pairs by number */
 #define UD_SEND_OPS (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
 
-/* There are reliable connections, as RoCE datagrams, and what SEND_OPS name. */
+/* There are reliable connections, as RoCE datagrams, and what these names have. */
 static bool of_kind(const struct ibv_qp_init_attr_ex *a)
 {
 	bool ud = a->qp_type == IBV_QPT_UD;
+	uint64_t ops = ud ? UD_SEND_OPS : SEND_OPS | (rv_roce() ? ROCE_SEND_OPS : 0);
 
 	return (a->qp_type == IBV_QPT_RC || (ud && rv_roce())) &&
 	       !(a->comp_mask & ~(uint32_t)QP_ATTR) &&
 	       !(a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && a->create_flags) &&
 	       !(a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS &&
-		 a->send_ops_flags & ~(uint64_t)(ud ? UD_SEND_OPS : SEND_OPS));
+		 a->send_ops_flags & ~ops);
 }
 
 struct ibv_qp *rv_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)

@@ -455,6 +455,12 @@ int rv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_att
 /* poll.c: discards completions of a queue pair that is destroyed. The queue is locked. */
 void rv_discard(struct rv_completions *c, struct rv_qp *q);
 
+/* Whether it may have Sends with Immediate: iWARP has none, and librdmacm does not agree on ours. */
+static inline bool rv_sends_immediate(const struct rv_qp *q)
+{
+	return rv_roce() && !q->in_cm;
+}
+
 /* qp.c, modify.c */
 enum ibv_qp_state rv_state_of(struct rv_qp *q);
 int rv_reset_qp(struct rv_qp *q);

@@ -113,11 +113,18 @@ static void send_inv(struct ibv_qp_ex *qp, uint32_t rkey)
 	remote(qp, RV_OP_SEND_INVALIDATE, IBV_WC_SEND, rkey, 0, 0, 0);
 }
 
-/* Of datagrams. */
 static void send_imm(struct ibv_qp_ex *qp, __be32 imm)
 {
-	struct rv_wqe *w = begin((struct rv_qp *)qp, RV_OP_SEND, IBV_WC_SEND);
+	struct rv_qp *q = (struct rv_qp *)qp;
+	struct rv_wqe *w;
 
+	if (!rv_is_ud(q)) {
+		if (!rv_sends_immediate(q))
+			fail(q, EINVAL);
+		remote(qp, RV_OP_SEND_IMMEDIATE, IBV_WC_SEND, 0, 0, be32toh(imm), 0);
+		return;
+	}
+	w = begin(q, RV_OP_SEND, IBV_WC_SEND);
 	if (!w)
 		return;
 	w->operands[2] = imm;
@@ -231,10 +238,9 @@ void rv_start_wr(struct rv_qp *q)
 	qp->wr_rdma_write_imm = rdma_write_imm;
 	qp->wr_send = send_plain;
 	qp->wr_send_inv = send_inv;
-	if (rv_is_ud(q)) {
-		qp->wr_send_imm = send_imm;
+	qp->wr_send_imm = send_imm;
+	if (rv_is_ud(q))
 		qp->wr_set_ud_addr = set_ud_addr;
-	}
 	qp->wr_set_inline_data = set_inline_data;
 	qp->wr_set_inline_data_list = set_inline_data_list;
 	qp->wr_set_sge = set_sge;

@@ -24,7 +24,7 @@ func (q *Engine) aside(u *mpa.ULPDU, h *ddp.Header) bool {
 		}
 		return true
 	}
-	op, _, ok := rdmap.Check(h, r.version)
+	op, _, ok := q.check(h)
 	switch {
 	case !ok:
 		return false

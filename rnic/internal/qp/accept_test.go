@@ -54,6 +54,25 @@ func TestReliabilityUnasked(t *testing.T) {
 	}
 }
 
+// Send with Immediate ends the stream without the mode, as any opcode that is not assigned.
+func TestSendWithImmediateWithoutTheMode(t *testing.T) {
+	for _, on := range []bool{true, false} {
+		r := startReceiver(t, 8, func(_ *Config, o *StartOptions) { o.Acknowledged = on })
+		require.NoError(t, r.PostRecv(&wq.WQE{ID: 7, Op: wq.OpRecv}, nil))
+		r.untagged(rdmap.OpSendImm, rdmap.QNSend, 1, nil)
+		r.arrive(0, len(r.stream))
+		fx, err := r.TakeEffects()
+		if on {
+			require.NoError(t, err)
+			require.Equal(t, []wq.CQE{{ID: 7, Op: wq.OpRecv, WithImmediate: true, BesideSend: true}},
+				drainCQ(nil, r.RecvCQ))
+			continue
+		}
+		require.Equal(t, EffectLeave, fx)
+		require.Equal(t, rdmap.CauseOpcode, terminateFor(err).Cause)
+	}
+}
+
 // A peer that is never ready costs Tries repetitions.
 func TestNeverReady(t *testing.T) {
 	p := newPair(t, nil)

@@ -287,9 +287,12 @@ func (m *rcModel) random(t *rapid.T) {
 	w := wq.WQE{ID: uint64(i), Flags: wq.FlagSignaled, Local: m.sge(off, n),
 		RemoteSTag: m.other().m.STag(), RemoteOffset: m.other().m.Base() + uint64(off)}
 	w.Op = rapid.SampledFrom([]wq.Opcode{wq.OpSend, wq.OpSend, wq.OpWrite, wq.OpWrite, wq.OpRead,
-		wq.OpImmediate, wq.OpFetchAdd}).Draw(t, "op")
+		wq.OpSendImmediate, wq.OpImmediate, wq.OpFetchAdd}).Draw(t, "op")
 	var list []wq.SGE
 	var inline []byte
+	if w.Op == wq.OpSendImmediate {
+		w.Operands[0] = uint64(i)
+	}
 	switch {
 	case w.Op == wq.OpImmediate:
 		w.Local, n = wq.SGE{}, 8
@@ -315,7 +318,7 @@ func (m *rcModel) random(t *rapid.T) {
 	if m.PostSend(&w, list, inline) != nil {
 		return // the ring is full
 	}
-	if w.Op == wq.OpSend || w.Op == wq.OpImmediate {
+	if w.Op == wq.OpSend || w.Op == wq.OpSendImmediate || w.Op == wq.OpImmediate {
 		m.sends = append(m.sends, i)
 	}
 	m.posted, m.lengths = append(m.posted, w), append(m.lengths, n)
@@ -339,6 +342,11 @@ func (m *rcModel) check(other *rcModel) {
 		require.Equal(t, wq.Success, c.Status)
 		require.EqualValues(t, m.received, c.ID)
 		require.Equal(t, other.lengths[i], c.Len)
+		require.Equal(t, w.Op == wq.OpSendImmediate, c.BesideSend)
+		require.Equal(t, c.BesideSend || w.Op == wq.OpImmediate, c.WithImmediate)
+		if c.BesideSend {
+			require.EqualValues(t, i, binary.BigEndian.Uint32(c.Immediate[:4]))
+		}
 		if w.Op == wq.OpImmediate {
 			require.EqualValues(t, i, binary.BigEndian.Uint64(c.Immediate[:]))
 		} else {

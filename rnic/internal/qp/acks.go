@@ -1,5 +1,10 @@
 package qp
 
+import (
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/rdmap"
+)
+
 // What is due to the peer in acknowledged mode, and what it has acknowledged.
 
 // acknowledging.due
@@ -45,4 +50,12 @@ func (k *acknowledging) acceptedTo(n uint32) {
 	if int32(n-k.acked) > 0 {
 		k.acked, k.tries = n, 0
 	}
+}
+
+// check is rdmap's Check, of the mode.
+func (q *Engine) check(h *ddp.Header) (op rdmap.Opcode, cause rdmap.Cause, ok bool) {
+	if q.ack.on {
+		return rdmap.CheckAcknowledged(h, q.recv.version)
+	}
+	return rdmap.Check(h, q.recv.version)
 }

@@ -1,6 +1,8 @@
 package qp
 
 import (
+	"encoding/binary"
+
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mem"
@@ -46,7 +48,12 @@ func (q *Engine) deliver(d *ddp.Delivered) {
 	case d.Header.QN == rdmap.QNSend:
 		q.accept()
 		r.messages++
-		q.filled(d).Solicited = op.Solicited()
+		c := q.filled(d)
+		c.Solicited = op.Solicited()
+		if op.HasImmediate() {
+			c.WithImmediate, c.BesideSend = true, true
+			binary.BigEndian.PutUint32(c.Immediate[:4], d.Header.ULP32)
+		}
 	case op == rdmap.OpTerminate:
 		r.terminated, r.terminate = true, int(d.Len)
 		r.ddp.Disable() // the peer's stream is over

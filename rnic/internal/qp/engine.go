@@ -31,6 +31,7 @@ type Engine struct {
 	control     control       // from Prepare on
 	state       atomic.Uint32 // a State
 	unextended  atomic.Bool   // in service, with a version of RDMAP that has no extensions
+	plain       atomic.Bool   // in service, without acknowledged mode
 	flushMu     sync.Mutex    // held while completions are flushed, in Finish and in Flush
 	watch       watch
 	retry       retry
@@ -100,6 +101,7 @@ func (q *Engine) Start(o *StartOptions) {
 	q.startRTR(o.Terms, o.Responder)
 	q.ord = q.requester.ord
 	q.unextended.Store(o.Terms.Version != rdmap.Extensions)
+	q.plain.Store(!o.Acknowledged)
 	q.state.Store(uint32(wq.RTS))
 }
 

@@ -19,7 +19,8 @@ var (
 	ErrReadDepth = errors.New(
 		"rnic: this queue pair's ORD is 0: it asked for none (ConnParam.ORD), or the peer's IRD is 0")
 	ErrExtension = errors.New(
-		"rnic: the connection's dialect has no atomics and no immediate data")
+		"rnic: the connection has no such requests: atomics and immediate data need RDMAP version 1, " +
+			"Send with Immediate needs acknowledged mode")
 )
 
 // Reasons why an engine leaves service.

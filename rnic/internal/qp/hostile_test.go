@@ -49,8 +49,8 @@ func (h *hostile) untagged(op rdmap.Opcode, qn uint32, payload []byte) {
 func (h *hostile) request() {
 	w := wq.WQE{ID: h.posted, Flags: wq.FlagSignaled, Local: h.sge(0, 8)}
 	w.Op = rapid.SampledFrom([]wq.Opcode{wq.OpSend, wq.OpWrite, wq.OpRead, wq.OpFetchAdd,
-		wq.OpImmediate}).Draw(h.t, "op")
-	if w.Op == wq.OpSend || w.Op == wq.OpWrite {
+		wq.OpImmediate, wq.OpSendImmediate}).Draw(h.t, "op")
+	if w.Op.HasInline() {
 		w.Local.Length = uint32(rapid.IntRange(0, 900).Draw(h.t, "octets"))
 	}
 	if h.wrong() {

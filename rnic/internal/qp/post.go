@@ -8,7 +8,7 @@ import "github.com/rnicd/rnicd/internal/wq"
 // MayAsk refuses requests for which the connection's dialect has no messages, or its ORD no room.
 // It says nothing about the state: the caller refuses what is posted before service.
 func (q *Engine) MayAsk(op wq.Opcode) error {
-	if op.Extended() && q.unextended.Load() {
+	if op.Extended() && q.unextended.Load() || op == wq.OpSendImmediate && q.plain.Load() {
 		return ErrExtension
 	}
 	if op.IsRequest() {

@@ -358,7 +358,7 @@ func (q *Engine) judge(h *ddp.Header, payload int) (need mem.Access, ok bool) {
 		q.firstFPDU(h, h.Len()+payload)
 		q.postBuffers()
 	}
-	op, cause, ok := rdmap.Check(h, r.version)
+	op, cause, ok := q.check(h)
 	r.op = op
 	if ok {
 		switch op {

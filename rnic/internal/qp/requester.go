@@ -314,7 +314,7 @@ func (a *requester) findCause(t *rdmap.Terminate) bool {
 // unless it is about a Response of ours.
 func (q *Engine) refusedFirst(t *rdmap.Terminate) {
 	k, a, c := &q.ack, &q.requester, t.Cause
-	if op, _, ok := rdmap.Check(&t.DDP, q.recv.version); t.HasDDP && ok && !op.IsRequest() {
+	if op, _, ok := q.check(&t.DDP); t.HasDDP && ok && !op.IsRequest() {
 		return
 	}
 	for place := a.sent.head; place != a.sent.end(); place++ {

@@ -315,7 +315,7 @@ func (q *Engine) begin() bool {
 	if wr.Op == wq.OpRead { // the Response is placed by the rights of this stream
 		s.from.stream, s.from.need = q.Stream, mem.LocalWrite
 	}
-	if wr.Op <= wq.OpRead && (s.size > uncutMax || wr.Op == wq.OpRead || q.ack.on) && s.size > 0 &&
+	if !wr.Op.IsAtomic() && (s.size > uncutMax || wr.Op == wq.OpRead || q.ack.on) && s.size > 0 &&
 		q.checkSource() != mem.CheckOK ||
 		wr.Op.IsAtomic() && wr.Local.Length > 0 && q.checkOriginal() != mem.CheckOK {
 		if s.held = q.ack.on && q.ack.cursor != q.requester.sent.head; !s.held {
@@ -332,6 +332,9 @@ func (q *Engine) begin() bool {
 	case wq.OpSendInvalidate:
 		op := solicit(rdmap.OpSendInv, rdmap.OpSendSEInv, wr.Solicited())
 		s.seg.StartUntagged(rdmap.QNSend, rdmap.Control(s.version, op), uint32(wr.RemoteSTag), s.size)
+	case wq.OpSendImmediate:
+		op := solicit(rdmap.OpSendImm, rdmap.OpSendImmSE, wr.Solicited())
+		s.seg.StartUntagged(rdmap.QNSend, rdmap.Control(s.version, op), uint32(wr.Operands[0]), s.size)
 	case wq.OpImmediate:
 		op := solicit(rdmap.OpImmediate, rdmap.OpImmediateSE, wr.Solicited())
 		s.from = source{own: s.body[:]}

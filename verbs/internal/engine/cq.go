@@ -101,7 +101,7 @@ func (q *cq) add(c *rnic.Completion) bool {
 			break
 		}
 	}
-	if c.WithImmediate { // the peer's word, and how far it can be true
+	if c.WithImmediate && !c.BesideSend { // the peer's word, and how far it can be true
 		c.Len = min(binary.BigEndian.Uint32(c.Immediate[4:]), c.Written)
 	}
 	// and then armed is read; the program arms and then polls

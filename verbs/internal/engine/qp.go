@@ -245,7 +245,7 @@ func (q *qp) send(f rnic.Feed, r *wq.Request) bool {
 // except for errors, of which there are more than were asked for, and for what a Read brings.
 func (q *qp) sent(c rnic.Completion) {
 	q.deliver(q.scq, &c)
-	mere := c.Op == rnic.OpWrite || c.Op == rnic.OpSend || c.Op == rnic.OpSendInvalidate
+	mere := c.Op.HasInline() // Writes and Sends
 	if !q.underway.Complete() || !mere || c.Status != rnic.Success {
 		q.engine.progress()
 	}

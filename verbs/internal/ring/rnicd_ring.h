@@ -71,10 +71,16 @@ enum {
 	 */
 	RV_OP_LOCAL_INVALIDATE = 9,
 	/*
+	 * OpSendImmediate is OpSend with the first 4 octets of Immediate beside the message, which the
+	 * peer finds in its Completion. It exists in acknowledged mode only (ConnParam.Acknowledged):
+	 * iWARP has no such message.
+	 */
+	RV_OP_SEND_IMMEDIATE = 10,
+	/*
 	 * OpWriteImmediate is OpWrite, and then OpImmediate of imm_data and the length that was written.
 	 * It stands in rings of C programs only; the engine carries out the two.
 	 */
-	RV_OP_WRITE_IMMEDIATE = 10,
+	RV_OP_WRITE_IMMEDIATE = 11,
 };
 
 enum {
@@ -187,7 +193,7 @@ struct rv_cqe {
 	uint8_t status;
 	/* Solicited: the peer asked for an event with this message. */
 	uint8_t solicited;
-	/* WithImmediate: the message was immediate data, which Immediate has. */
+	/* WithImmediate: the message was immediate data, which Immediate has, or BesideSend. */
 	uint8_t with_immediate;
 	/*
 	 * Invalidated is the STag of ours that the peer's message invalidated, or 0. Nothing is placed
@@ -207,7 +213,12 @@ struct rv_cqe {
 	 */
 	uint32_t written;
 	uint32_t seq; /* Publish */
-	uint8_t pad0[16];
+	/*
+	 * BesideSend: the immediate data is the first 4 octets of Immediate, and came with a Send, whose
+	 * octets are in the buffer.
+	 */
+	uint8_t beside_send;
+	uint8_t pad0[15];
 };
 _Static_assert(sizeof(struct rv_cqe) == 64, "");
 
