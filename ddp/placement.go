@@ -231,7 +231,7 @@ const longMin = 2
 
 // copyPiece copies p and returns what follows it.
 func copyPiece(dst, p []byte) []byte {
-	if copy(dst, p) != len(p) {
+	if copyOctets(dst, p) != len(p) {
 		panic("ddp: pieces hold more than the ULPDU")
 	}
 	return dst[len(p):]

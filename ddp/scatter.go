@@ -113,7 +113,7 @@ func copyScattered(targets [][]byte, skip int, pieces [][]byte) {
 			if at == len(targets) {
 				panic("ddp: pieces hold more than the ULPDU")
 			}
-			k = copy(targets[at], p)
+			k = copyOctets(targets[at], p)
 			if p, targets[at] = p[k:], targets[at][k:]; len(targets[at]) == 0 {
 				at++
 			}
