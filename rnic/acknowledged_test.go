@@ -154,3 +154,24 @@ func TestLocalErrorAfterWrites(t *testing.T) {
 		}
 	})
 }
+
+// A peer that takes what it is sent and never acknowledges it is given up, although its TCP answers
+// and it goes on sending.
+func TestNeverAcknowledges(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		c := r.newEnd(r.client, ackOpts(QPOptions{}, ConnParam{}))
+		p := r.peerResponds(c)
+		const wait = 40 * time.Millisecond
+		c.qp.SetRetry(Retry{Tries: -1, Unanswered: wait})
+		c.post(c.send(1, 0, 100), c.send(2, 0, 100))
+		calls := 0
+		r.until("the end", func() bool {
+			if calls++; calls%256 == 0 && p.ended() == nil {
+				p.inject(writeFPDU(0, 0, ""))
+			}
+			return isDone(c.qp)
+		})
+		require.ErrorIs(t, c.qp.Err(), ErrNoAnswer)
+		require.Equal(t, []Status{RetryExceeded, Flushed}, statuses(c.await(2)))
+	})
+}

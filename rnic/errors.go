@@ -71,8 +71,7 @@ var (
 	// ErrUnacknowledged is ErrUnanswered of a connection in acknowledged mode, where every request
 	// counts (ConnParam.Acknowledged).
 	ErrUnacknowledged = connect.ErrUnacknowledged
-	// ErrNoAnswer: nothing came from the peer for Retry.Unanswered, and requests of ours are not
-	// acknowledged.
+	// ErrNoAnswer: the peer has answered no request of ours for Retry.Unanswered.
 	ErrNoAnswer = connect.ErrNoAnswer
 	// ErrReceiverNotReady: the peer had no receive buffer for a message as often as Retry.Tries
 	// allows.

@@ -157,9 +157,10 @@ type Retry struct {
 	// one being accepted meanwhile. Then it completes with RNRRetryExceeded, which ends the
 	// connection. Below 0: as often as it takes. (rnr_retry, 7 of which is for ever.)
 	Tries int
-	// Unanswered is how long requests may be unacknowledged while no octets come from the peer and
-	// none are acknowledged by its TCP. Then the oldest completes with RetryExceeded, which ends the
-	// connection. It may take twice as long to be noticed. 0: for ever, or ConnParam.UserTimeout.
+	// Unanswered is how long the peer may answer no request: accept no message, say not that it is
+	// not ready, send no octets of a Response. Then the oldest completes with RetryExceeded, which
+	// ends the connection. That the peer's TCP takes octets counts only until it has all of the
+	// oldest request; so noticing may take twice as long. 0: for ever, or ConnParam.UserTimeout.
 	// (timeout and retry_cnt.)
 	Unanswered time.Duration
 }
@@ -167,7 +168,7 @@ type Retry struct {
 // SetRetry sets what applies from now on; at first Wait is 0.64 ms, Tries is below 0 and Unanswered
 // is 0. It has no effect outside of acknowledged mode. Any goroutine, in any state.
 func (q *QueuePair) SetRetry(r Retry) {
-	q.engine.SetRetry(&qp.Retry{Wait: r.Wait, Tries: r.Tries, Unanswered: r.Unanswered})
+	q.engine.SetRetry(qp.Retry{Wait: r.Wait, Tries: r.Tries, Unanswered: r.Unanswered})
 	q.end.Wake()
 }
 

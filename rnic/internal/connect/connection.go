@@ -18,22 +18,22 @@ type Connection struct {
 	Host      *Host
 	Transport transport.Conn
 	transport.Memory
-	shared    *qp.Shared // with other connections; nil: its memory is its own
-	phase     phase
-	half      half       // ours
-	timer     purpose    // of the Transport's timer
-	timerAt   int64      // when it is due for that
-	Responder *Responder // of a Responder
-	engine    *qp.Engine // engine and endpoint: nil at a Responder before the Request is accepted
-	endpoint  *Endpoint
+	shared *qp.Shared // with other connections; nil: its memory is its own
+	phase  phase
+	half   half    // ours
+	timer  purpose // of the Transport's timer
+	// Param.DropBadCRC has an effect: a kernel socket has acknowledged everything
+	dropBadCRC bool
+	packFull   bool       // Param.PackFull
+	told       bool       // EventTerminated was told
+	timerAt    int64      // when the timer is due for its purpose
+	Responder  *Responder // of a Responder
+	engine     *qp.Engine // engine and endpoint: nil at a Responder before the Request is accepted
+	endpoint   *Endpoint
 	frames
 	fallback
 	promises
-	retries
-
-	dropBadCRC bool // Param.DropBadCRC has an effect: a kernel socket has acknowledged everything
-	packFull   bool // Param.PackFull
-	told       bool // EventTerminated was told
+	*retries // in acknowledged mode, in service; else nil
 
 	repliedAt   int64 // Responder: when the Reply was made
 	sendFirstAt int64 // Responder: when it may send first (sendfirst.go); 0: never by time
@@ -260,8 +260,8 @@ func (c *Connection) Pull(dst [][]byte) (got stack.Pulled) {
 		}
 		got.N, got.Ends = c.engine.Pull(dst, mayWait)
 		c.heed()
-		if c.acknowledged && c.retryAt == 0 {
-			c.awaitAnswers()
+		if c.retries != nil && c.retryAt == 0 {
+			c.awaitAnswers(dst[:got.N])
 		}
 	}
 	if c.half == halfClosing && c.drained() {
@@ -297,8 +297,9 @@ func (c *Connection) Woken() { c.Transport.Woken() }
 
 // Timer implements stack.Upper.
 func (c *Connection) Timer(now int64) {
-	shared := c.retryAt != 0 // it may not be the purpose's time
-	if shared && now >= c.retryAt {
+	due := c.retryDueAt()
+	shared := due != 0 // it may not be the purpose's time
+	if shared && now >= due {
 		c.retryDue()
 	}
 	if !shared || c.timerAt != 0 && now >= c.timerAt {

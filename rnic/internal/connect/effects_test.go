@@ -26,6 +26,7 @@ type abortable struct {
 	silent, lost     bool // Silent was called; Spoke comes too late
 	now, timer       int64
 	progress, stamps uint64
+	pulled, taken    uint64
 	unacked          bool
 	kinds            []flight.Kind
 	told             []wq.EventKind
@@ -53,11 +54,14 @@ func (a *abortable) Stamp() (uint32, bool) {
 	a.stamps++
 	return 0, false
 }
-func (a *abortable) SetTimer(at int64)        { a.timer = at }
-func (a *abortable) Now() int64               { return a.now }
-func (*abortable) EMSS() int                  { return 1460 }
-func (a *abortable) Unacked() bool            { return a.unacked }
-func (a *abortable) Progress() uint64         { return a.progress }
+func (a *abortable) SetTimer(at int64) { a.timer = at }
+func (a *abortable) Now() int64        { return a.now }
+func (*abortable) EMSS() int           { return 1460 }
+func (a *abortable) Unacked() bool     { return a.unacked }
+func (a *abortable) Progress() uint64  { return a.progress }
+func (a *abortable) Taken() (pulled, taken uint64) {
+	return a.pulled, a.taken
+}
 func (a *abortable) Memory() transport.Memory { return a.memory }
 func (a *abortable) GiveUpAfter(d time.Duration) error {
 	a.giveUp = d

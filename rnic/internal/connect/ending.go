@@ -131,7 +131,9 @@ func (c *Connection) PeerClosed() {
 	default:
 		if c.phase.inService() {
 			c.engine.Leave(wq.Closing)
-			c.peerLeft = c.half == halfOpen
+			if c.retries != nil {
+				c.peerLeft = c.half == halfOpen
+			}
 			c.endpoint.tellPeerClosed(c.half != halfOpen)
 			if c.engine.StopUnopened() {
 				// The FPDU that would have let us send will not come.
@@ -146,7 +148,7 @@ func (c *Connection) PeerClosed() {
 
 // leftOpen is what a peer that has closed its half owes.
 func (c *Connection) leftOpen() error {
-	if c.acknowledged {
+	if c.retries != nil {
 		return ErrUnacknowledged
 	}
 	return ErrUnanswered
@@ -235,7 +237,7 @@ func (c *Connection) over(err error) {
 	if e := c.endpoint; e != nil {
 		if was.inService() {
 			e.count(c, &e.final)
-			if c.peerLeft || err != nil && !errors.Is(err, ErrClosed) {
+			if c.lostPeer(err) {
 				c.engine.PeerLost()
 			}
 		}
@@ -253,6 +255,11 @@ func (c *Connection) over(err error) {
 		c.report(was, err)
 	}
 	c.Gone.Give()
+}
+
+// lostPeer says whether the peer, or the network, has ended the connection: err is why it ended.
+func (c *Connection) lostPeer(err error) bool {
+	return c.retries != nil && (c.peerLeft || err != nil && !errors.Is(err, ErrClosed))
 }
 
 // fallsBack says whether a connection that is over is a reason to try an older dialect.

@@ -6,8 +6,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/internal/wq"
+	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rdmap"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
@@ -23,18 +26,18 @@ func acknowledged(t *testing.T) (*Connection, *abortable) {
 func TestRetryBeforeLinger(t *testing.T) {
 	c, tr := acknowledged(t)
 	const wait = time.Second
-	c.engine.SetRetry(&qp.Retry{Unanswered: wait, Tries: -1})
+	c.engine.SetRetry(qp.Retry{Unanswered: wait, Tries: -1})
 	require.NoError(t, c.engine.PostSend(&wq.WQE{Op: wq.OpSend}, nil, nil))
-	pullOne(c, make([]byte, 1460))
+	tr.pulled = uint64(pullOne(c, make([]byte, 1460)))
 	require.Equal(t, tr.now+int64(wait), tr.timer)
-	tr.progress++ // the peer's TCP has it
+	tr.taken = tr.pulled // the peer's TCP has it
 	c.Shutdown()
 	linger := c.timerAt
 	require.Greater(t, linger, tr.now+2*int64(wait))
 
 	tr.now += int64(wait)
 	c.Timer(tr.now)
-	require.NoError(t, c.Err, "there is an answer")
+	require.NoError(t, c.Err, "now the peer is to answer")
 	require.Equal(t, timerLinger, c.timer)
 	require.Equal(t, tr.now+int64(wait), tr.timer)
 
@@ -76,4 +79,116 @@ func TestWhoHasClosed(t *testing.T) {
 		require.Equal(t, []wq.CQE{{ID: 0, Op: wq.OpSend, Status: tc.want},
 			{ID: 1, Op: wq.OpSend, Status: wq.Flushed}}, got[:n], name)
 	}
+}
+
+// asking is a connection in acknowledged mode that gives its peer up after wait, and memory.
+type asking struct {
+	*Connection
+	tr     *abortable
+	region *mem.MemoryRegion
+}
+
+const answerWait = time.Second
+
+func newAsking(t *testing.T) *asking {
+	c, tr := acknowledged(t)
+	c.engine.SetRetry(qp.Retry{Unanswered: answerWait, Tries: -1})
+	region, err := c.engine.Table.Register(c.engine.Domain, make([]byte, 4096), mem.RegionOptions{})
+	require.NoError(t, err)
+	return &asking{c, tr, region}
+}
+
+// pull pulls a segment.
+func (a *asking) pull() { a.tr.pulled += uint64(pullOne(a.Connection, make([]byte, 1460))) }
+
+// send posts a Send of so many octets, and pulls a segment.
+func (a *asking) send(t *testing.T, octets uint32) {
+	t.Helper()
+	require.NoError(t, a.engine.PostSend(&wq.WQE{Op: wq.OpSend, Flags: wq.FlagSignaled,
+		Local: wq.SGE{STag: a.region.STag(), Offset: a.region.Base(), Length: octets}}, nil, nil))
+	a.pull()
+}
+
+// passes lets the time for an answer go by.
+func (a *asking) passes(t *testing.T) {
+	t.Helper()
+	require.Equal(t, a.tr.now+int64(answerWait), a.tr.timer)
+	a.tr.now = a.tr.timer
+	a.Timer(a.tr.now)
+}
+
+// answered has the peer say that it has accepted one message.
+func (a *asking) answered() {
+	m := rdmap.Reliability{Kind: rdmap.Acknowledge, Count: 1}
+	h := ddp.Header{Last: true, Version: 1, ULP: rdmap.Control(1, rdmap.OpReliability),
+		QN: rdmap.QNReliability, MSN: 1}
+	ulpdu := make([]byte, ddp.UntaggedLen+rdmap.ReliabilityLen)
+	h.Put(ulpdu)
+	m.Put(ulpdu[ddp.UntaggedLen:])
+	var tx mpa.Sender
+	tx.Init(mpa.Mode{CRC: true})
+	b := a.Pool.Alloc()
+	octets := a.Pool.Slot(b)[:tx.Size(len(ulpdu))]
+	tx.Put(octets, [][]byte{ulpdu})
+	a.Arrive(a.rxBase, []mem.Buf{b}, [][]byte{octets})
+	a.Edge(a.rxBase + uint64(len(octets)))
+}
+
+// A peer whose TCP takes a request, and that does not answer it, is given up after twice the time,
+// whatever else is sent and comes meanwhile. While it takes a long request it cannot have answered.
+func TestTakenAndUnanswered(t *testing.T) {
+	for name, tc := range map[string]struct {
+		octets uint32 // of the oldest request
+		each   func(*asking)
+		want   int // times until the end
+	}{
+		"nothing taken":              {8, func(*asking) {}, 1},
+		"taken":                      {8, func(a *asking) { a.tr.taken = a.tr.pulled }, 2},
+		"another request each time":  {8, func(a *asking) { a.send(t, 8); a.tr.taken = a.tr.pulled }, 2},
+		"a peer that says something": {8, func(a *asking) { a.tr.taken = 32; a.tr.progress++ }, 2},
+		"one octet a time":           {8, func(a *asking) { a.tr.taken++ }, 1 + 2 + 18 + 8 + 4},
+		"pulled in three times":      {3000, func(a *asking) { a.pull(); a.tr.taken = a.tr.pulled }, 3},
+	} {
+		a := newAsking(t)
+		a.send(t, tc.octets)
+		n := 0
+		for ; a.Err == nil && n < 100; n++ {
+			tc.each(a)
+			a.passes(t)
+		}
+		require.ErrorIs(t, a.Err, ErrNoAnswer, name)
+		require.Equal(t, tc.want, n, name)
+		require.Equal(t, 1, a.tr.aborts, name)
+	}
+}
+
+// An answer to any request begins the time anew.
+func TestAnsweredInTime(t *testing.T) {
+	a := newAsking(t)
+	a.send(t, 8)
+	a.send(t, 8)
+	a.tr.taken = a.tr.pulled
+	a.passes(t)
+	a.answered()
+	for range 2 { // the time that was going on, and the one for the second request
+		require.NoError(t, a.Err)
+		a.passes(t)
+	}
+	require.ErrorIs(t, a.Err, ErrNoAnswer)
+	var got [4]wq.CQE
+	require.Equal(t, 1, a.engine.SendCQ.Poll(got[:]))
+	require.Equal(t, wq.Success, got[0].Status)
+}
+
+// Nothing is awaited where nothing is on its way, or there is no limit.
+func TestNothingAwaited(t *testing.T) {
+	a := newAsking(t)
+	a.send(t, 8)
+	a.answered()
+	a.passes(t)
+	require.NoError(t, a.Err)
+	require.Zero(t, a.tr.timer)
+	a.engine.SetRetry(qp.Retry{Tries: -1})
+	a.send(t, 8)
+	require.Zero(t, a.tr.timer)
 }

@@ -142,7 +142,9 @@ func (c *Connection) bufsMax() int { return mpa.BufsMin(c.Stride) + c.Ahead }
 func (c *Connection) start(t *mpa.Terms) {
 	conn := &c.endpoint.param
 	c.dropBadCRC, c.packFull = conn.DropBadCRC && !c.InOrder, conn.PackFull
-	c.acknowledged = conn.Acknowledged
+	if conn.Acknowledged {
+		c.retries = new(retries)
+	}
 	if c.packFull {
 		c.Transport.Nagle()
 	}

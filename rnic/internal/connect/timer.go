@@ -39,10 +39,18 @@ func (c *Connection) setTimerAt(p purpose, at int64) {
 // armTimer sets the transport's one timer for what comes first: the purpose, or a retry.
 func (c *Connection) armTimer() {
 	at := c.timerAt
-	if c.retryAt != 0 && (at == 0 || c.retryAt < at) {
-		at = c.retryAt
+	if due := c.retryDueAt(); due != 0 && (at == 0 || due < at) {
+		at = due
 	}
 	c.Transport.SetTimer(at)
+}
+
+// retryDueAt is when a retry is due; 0: none is.
+func (c *Connection) retryDueAt() int64 {
+	if c.retries == nil {
+		return 0
+	}
+	return c.retryAt
 }
 
 func (c *Connection) clearTimer() { c.setTimerAt(timerOff, 0) }

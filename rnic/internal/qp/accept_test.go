@@ -77,7 +77,7 @@ func TestSendWithImmediateWithoutTheMode(t *testing.T) {
 func TestNeverReady(t *testing.T) {
 	p := newPair(t, nil)
 	a := p.ends[0]
-	a.SetRetry(&Retry{Tries: 2})
+	a.SetRetry(Retry{Tries: 2})
 	a.post(1, wq.OpSend, 0, 10)
 	a.post(2, wq.OpSend, 0, 10)
 	for range 3 {

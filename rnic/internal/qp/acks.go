@@ -49,6 +49,7 @@ func (k *acknowledging) at(place uint32) *keptRequest {
 func (k *acknowledging) acceptedTo(n uint32) {
 	if int32(n-k.acked) > 0 {
 		k.acked, k.tries = n, 0
+		k.answers++
 	}
 }
 

@@ -322,8 +322,12 @@ func (q *Engine) place(u *mpa.ULPDU) {
 		q.requester.sinkFailed(err)
 	} else if r.fault == nil {
 		r.count(u)
-		if h != nil && r.op == rdmap.OpWrite {
+		switch {
+		case h == nil:
+		case r.op == rdmap.OpWrite:
 			r.written.place(u, r.payload)
+		case r.op == rdmap.OpReadResponse:
+			q.ack.responded += uint64(r.payload)
 		}
 	}
 	if u.InOrder { // before the next is placed, so that few messages wait for Delivery

@@ -47,6 +47,8 @@ type acknowledging struct {
 	ulpdu  [ddp.UntaggedLen + rdmap.ReliabilityLen]byte
 
 	notReadyIn, notReadyOut uint64
+	answers                 uint64 // grows with messages accepted and with octets of whole Responses
+	responded               uint64 // octets of the Response to the oldest Read
 }
 
 // putReliability writes the next Reliability Message that is due. It returns 0 when that does not

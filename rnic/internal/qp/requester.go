@@ -219,6 +219,8 @@ func (q *Engine) badResponse(d *ddp.Delivered) {
 // responseArrived ends the oldest Request, and completes what waited for it.
 func (q *Engine) responseArrived(original uint64) {
 	a := &q.requester
+	q.ack.answers += 1 + uint64(a.outstanding.at(0).size)
+	q.ack.responded = 0
 	if r := a.outstanding.at(0); !r.startup {
 		w := a.sent.at(r.sent - a.sent.head)
 		w.done, w.original = true, original

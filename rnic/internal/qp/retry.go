@@ -12,12 +12,19 @@ import (
 // CanAcknowledge says whether the connection's version of RDMAP has acknowledged mode.
 func CanAcknowledge(t *mpa.Terms) bool { return t.Version == rdmap.Extensions }
 
-// retry is what Engine.SetRetry has set.
-type retry struct {
-	code atomic.Uint32 // of rdmap.RNRTime, plus 1; 0: rnrDefault
-	max  atomic.Int64  // the NotReady in a row that fails the request; 0: none does
-	ns   atomic.Int64  // Unanswered; 0: for ever
+// retry is what Engine.SetRetry has set last. nil: nothing yet. Few engines need it.
+type retry struct{ set atomic.Pointer[Retry] }
+
+// get is what applies.
+func (r *retry) get() *Retry {
+	if set := r.set.Load(); set != nil {
+		return set
+	}
+	return &retryDefault
 }
+
+// retryDefault applies before SetRetry.
+var retryDefault = Retry{Wait: rnrDefault, Tries: -1}
 
 // Retry is what an engine in acknowledged mode does where a receiver is not ready, or nothing
 // comes back.
@@ -27,31 +34,25 @@ type Retry struct {
 	Unanswered time.Duration // how long requests may be unanswered; 0: for ever
 }
 
-// rnrDefault is the code of a time that is long for a wire and short for a program.
-const rnrDefault = 12
+// rnrDefault is long for a wire and short for a program.
+const rnrDefault = 640 * time.Microsecond
 
 // SetRetry sets what applies from now on. Any goroutine, in any state.
-func (q *Engine) SetRetry(r *Retry) {
-	q.retry.code.Store(1 + uint32(rdmap.RNRCode(r.Wait)))
-	q.retry.max.Store(max(0, 1+int64(r.Tries)))
-	q.retry.ns.Store(max(0, int64(r.Unanswered)))
-}
+func (q *Engine) SetRetry(r Retry) { q.retry.set.Store(&r) }
 
-func (r *retry) timer() uint8 {
-	if code := r.code.Load(); code > 0 {
-		return uint8(code - 1)
-	}
-	return rnrDefault
-}
+func (r *retry) timer() uint8 { return rdmap.RNRCode(r.get().Wait) }
 
 // exhausted says whether so many NotReady messages in a row are too many.
-func (r *retry) exhausted(tries int64) bool { m := r.max.Load(); return m > 0 && tries >= m }
+func (r *retry) exhausted(tries int64) bool {
+	most := r.get().Tries
+	return most >= 0 && tries > int64(most)
+}
 
 // NotReadyTime is how long the peer wants to be left alone (EffectNotReady).
 func (q *Engine) NotReadyTime() time.Duration { return rdmap.RNRTime(q.ack.wait) }
 
 // Unanswered is how long requests may be unanswered; 0: for ever.
-func (q *Engine) Unanswered() time.Duration { return time.Duration(q.retry.ns.Load()) }
+func (q *Engine) Unanswered() time.Duration { return max(0, q.retry.get().Unanswered) }
 
 // PeerLost tells, before Finish, that the connection has ended and this end did not want that. In
 // acknowledged mode the oldest request, or if there is none the next to be posted, completes with
@@ -66,6 +67,20 @@ func (q *Engine) flushStatus() wq.Status {
 	}
 	return wq.Flushed
 }
+
+// Answered grows with each answer of the peer's: a message accepted, octets of a Response placed,
+// NotReady.
+func (q *Engine) Answered() uint64 {
+	k, a := &q.ack, &q.requester
+	n := k.answers + k.notReadyIn
+	if a.outstanding.count > 0 { // a peer may send octets of a Response over and over
+		n += min(k.responded, uint64(a.outstanding.at(0).size))
+	}
+	return n
+}
+
+// OldestCut says whether the oldest request of those on their way was sent to its end.
+func (q *Engine) OldestCut() bool { return q.ack.cursor != q.requester.sent.head }
 
 // OnTheirWay says whether requests were sent that have not completed.
 func (q *Engine) OnTheirWay() bool { return q.ack.on && q.requester.sent.count > 0 }

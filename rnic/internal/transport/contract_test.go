@@ -267,6 +267,14 @@ func TestContractOctets(t *testing.T) {
 			require.Positive(t, a.conn.EMSS())
 			require.GreaterOrEqual(t, a.conn.Progress(), uint64(len(a.in)))
 		})
+		for i, e := range []*end{a, b} {
+			e.until("acknowledgements", func() bool {
+				pulled, taken := e.conn.Taken()
+				require.EqualValues(t, len(want[i]), pulled)
+				require.LessOrEqual(t, taken, pulled)
+				return taken == pulled
+			})
+		}
 
 		a.do(a.conn.CloseSend)
 		b.until("a's end", func() bool { return b.peerEnded })

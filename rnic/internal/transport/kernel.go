@@ -55,6 +55,7 @@ type KernelConn struct {
 	pool    *mem.Pool // nil before full operation
 	in      arrivals
 	pending *segments // that the socket has not taken; nil: none
+	pulled  uint64    // octets
 
 	finOut   bool // our half is to be closed when everything pulled is written
 	aborted  bool
@@ -380,6 +381,7 @@ func (s *KernelConn) fill(w *segments) bool {
 		for _, d := range dst[:got.N] {
 			w.add(at, len(d), s.segment)
 			at += s.segment
+			s.pulled += uint64(len(d))
 		}
 		if !got.More || got.N == 0 {
 			break

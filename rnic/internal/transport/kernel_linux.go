@@ -61,3 +61,12 @@ func (s *KernelConn) Progress() uint64 {
 	}
 	return info.Bytes_acked + info.Bytes_received
 }
+
+// Taken is of what the socket has not sent, or the peer not acknowledged.
+func (s *KernelConn) Taken() (pulled, taken uint64) {
+	waits := uint64(s.socket.unacked())
+	if s.pending != nil {
+		waits += uint64(s.pending.left())
+	}
+	return s.pulled, s.pulled - min(waits, s.pulled)
+}

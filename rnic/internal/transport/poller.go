@@ -223,6 +223,13 @@ func (u *PollerConn) Progress() uint64 {
 	return u.conn.AckedOffset() + u.conn.Edge()
 }
 
+func (u *PollerConn) Taken() (pulled, taken uint64) {
+	if u.conn == nil {
+		return 0, 0
+	}
+	return u.conn.SentOffset(), u.conn.AckedOffset()
+}
+
 func (u *PollerConn) Local() netip.AddrPort {
 	if u.conn == nil {
 		return netip.AddrPort{}

@@ -58,6 +58,14 @@ func (w *segments) prepare() (n int) {
 	return n
 }
 
+// left is how many octets were not sent.
+func (w *segments) left() (n int) {
+	for _, r := range w.runs[w.at:] {
+		n += r.to - r.from
+	}
+	return n
+}
+
 // sent notes that the kernel took the first n of them, the last one perhaps in part.
 func (w *segments) sent(n int) {
 	for i := range n {

@@ -162,6 +162,14 @@ func (k *socket) option(level, name int) int {
 	return v
 }
 
+// unacked is how many octets the peer's TCP has not acknowledged; 0 if the socket is closed.
+func (k *socket) unacked() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n, _ := unix.IoctlGetInt(k.fd, unix.TIOCOUTQ)
+	return n
+}
+
 // info is the kernel's TCP_INFO; nil if the socket is closed.
 func (k *socket) info() *unix.TCPInfo {
 	k.mu.Lock()

@@ -54,6 +54,9 @@ type Conn interface {
 	// of the segment that arrives: when the peer sent it, on the peer's clock
 	Stamp() (ts uint32, ok bool)
 	Progress() uint64 // grows with every octet that arrives or is acknowledged
+	// Taken is how many octets of the stream were pulled, and of these that the peer's TCP has
+	// acknowledged, or perhaps less
+	Taken() (pulled, taken uint64)
 	Local() netip.AddrPort
 	Remote() netip.AddrPort
 }
