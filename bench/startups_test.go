@@ -136,7 +136,7 @@ func TestStartupAllocations(t *testing.T) {
 	const (
 		startups    = 2000
 		allocsMax   = 15
-		octetsMax   = 6784
+		octetsMax   = 6144
 		outstanding = 32
 	)
 	s := newStarts(t, outstanding)

@@ -13,28 +13,28 @@ const TriesMax = 2
 // Param is how an Endpoint connects, and what the connection is like from then on. Its values were
 // checked. rnic.ConnParam says what each field does.
 type Param struct {
-	Tries          [TriesMax]mpa.Dialect // an Initiator's, to be tried one after the other; 0: no more
-	Named          bool                  // the application named the dialect: no other will do
 	PrivateData    []byte
 	PrivateDataMax int
-	PeerToPeer     bool
-	RTR            mpa.RTRKinds
 	IRD, ORD       int
 	ORDMin         int
-	KeepRejected   bool
 	Local          netip.AddrPort // an Initiator's end; what is zero is chosen
 	Bound          *Binding       // that has its port, or nil
 
-	UserTimeout     time.Duration
+	UserTimeout time.Duration
+	WakeUp      time.Duration
+
+	Tries        [TriesMax]mpa.Dialect // an Initiator's, to be tried one after the other; 0: no more
+	Named        bool                  // the application named the dialect: no other will do
+	RTR          mpa.RTRKinds
+	PeerToPeer   bool
+	KeepRejected bool
+
 	NoMarkers       bool
 	NoCRC           bool
 	DropBadCRC      bool
 	PackFull        bool
 	AllowHalfClosed bool
-
-	Acknowledged bool
-
-	WakeUp time.Duration
+	Acknowledged    bool
 }
 
 // tries are the dialects of Tries.

@@ -37,10 +37,10 @@ type Engine struct {
 	retry       retry
 	lost        bool    // the next request to be flushed gets RetryExceeded (PeerLost)
 	effects     Effects // since TakeEffects
+	ord         int32   // in service: how many Reads and atomics may be outstanding
 	effectError error   // EffectFail's or EffectLeave's
 
 	reader *mem.Reader
-	ord    int     // in service: how many Reads and atomics may be outstanding
 	shared *Shared // StartOptions.Shared
 	*service
 }
@@ -99,7 +99,7 @@ func (q *Engine) Start(o *StartOptions) {
 	q.send.start(q, o)
 	q.recv.start(q, o)
 	q.startRTR(o.Terms, o.Responder)
-	q.ord = q.requester.ord
+	q.ord = int32(q.requester.ord)
 	q.unextended.Store(o.Terms.Version != rdmap.Extensions)
 	q.plain.Store(!o.Acknowledged)
 	q.state.Store(uint32(wq.RTS))
