@@ -24,6 +24,12 @@ var datagramExchanges = []exchange{
 		server: "ibv_ud_pingpong -g 0 -n 200 -e", client: "ibv_ud_pingpong -g 0 -n 200 -e 127.0.0.1",
 		wants: `^200 iters in `, wantc: `^200 iters in `,
 	},
+	{
+		name: "udaddy", need: "rdmacm-utils", port: udaddyPort,
+		server: "udaddy -b 127.0.0.1 -c 5 -C 20 -S 1000",
+		client: "udaddy -s 127.0.0.1 -c 5 -C 20 -S 1000", wants: `^return status 0$`,
+		wantc: `^return status 0$`,
+	},
 	datagrams("ib_send_lat", "", `^ 2 +200 `),
 	datagrams("ib_send_bw", "", `^ 4096 +200 `),
 	datagrams("ib_send_lat", "-a", `^ 4096 +200 `),
@@ -41,6 +47,10 @@ func TestDatagramsOnMemif(t *testing.T) {
 			server: "ibv_ud_pingpong -g 0 -s 1000 -n 200",
 			client: "ibv_ud_pingpong -g 0 -s 1000 -n 200 127.0.0.1", wantc: `^200 iters in `,
 		},
+		{
+			name: "udaddy", need: "rdmacm-utils", port: udaddyPort, server: "udaddy -c 5 -C 20",
+			client: "udaddy -s 10.9.0.1 -c 5 -C 20", wantc: `^return status 0$`,
+		},
 		datagrams("ib_send_lat", "", `^ 2 +200 `),
 		// It waits for all: none of the first ones is lost while the peer's MAC is asked for.
 		datagrams("ib_send_bw", "", `^ 1024 +200 `),
@@ -51,7 +61,11 @@ func TestDatagramsOnMemif(t *testing.T) {
 			cable := "--device roce --pmd memif --no-dad --socket " + filepath.Join(t.TempDir(), "memif")
 			server := l.runOn(cable+" --role server --addr 10.9.0.1/24", x.need,
 				strings.Fields(x.server)...)
-			l.untilListening(x.port)
+			if x.port == udaddyPort {
+				server.Expect(t, 1, "^rnicd: listening at ")
+			} else {
+				l.untilListening(x.port)
+			}
 			client := l.runOn(cable+" --addr 10.9.0.2/24", x.need, strings.Fields(x.client)...)
 			require.Equal(t, 0, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
 			require.Equal(t, 0, server.Wait(t), "server:\n%s\nclient:\n%s", server, client)
@@ -64,9 +78,10 @@ func TestDatagramsOnMemif(t *testing.T) {
 func TestQueuePairsForDatagrams(t *testing.T) {
 	l := newLab(t)
 	program := l.compile("datagrams")
-	for _, flags := range []string{"", "--pmd memif --no-dad --role server --addr 10.9.0.1/24 " +
-		"--socket " + filepath.Join(t.TempDir(), "memif")} {
-		p := l.runOn(flags, "gcc", program)
+	for flags, args := range map[string]string{"": "loopback",
+		"--pmd memif --no-dad --role server --addr 10.9.0.1/24 --socket " +
+			filepath.Join(t.TempDir(), "memif"): ""} {
+		p := l.runOn(flags, "gcc", append([]string{program}, strings.Fields(args)...)...)
 		require.Zero(t, p.Wait(t), "%s: %s", flags, p)
 		p.Expect(t, 1, "^all well$")
 	}
@@ -96,7 +111,10 @@ func TestUCX(t *testing.T) {
 	}
 }
 
-const ucxPort = 13337
+const (
+	ucxPort    = 13337
+	udaddyPort = 7174
+)
 
 // datagrams is a row of perftest with datagrams.
 func datagrams(program, flags, want string) exchange {

@@ -1,9 +1,10 @@
 /*
  * Queue pairs for datagrams, of one process: with a shared receive queue, and what becomes of its
- * buffers when they leave.
+ * buffers when they leave; and by the connection manager.
  */
 #include "walk.h"
 
+#include <arpa/inet.h>
 #include <sched.h>
 
 static struct ibv_context *context;
@@ -168,7 +169,128 @@ static void shares(void)
 	CHECK(!ibv_destroy_qp(b) && !ibv_destroy_qp(from) && !ibv_destroy_srq(srq));
 }
 
-int main(void)
+static struct rdma_cm_event *next(struct rdma_event_channel *events, enum rdma_cm_event_type type)
+{
+	struct rdma_cm_event *e;
+
+	CHECK(!rdma_get_cm_event(events, &e));
+	if (e->event != type) {
+		fprintf(stderr, "%s, status %d, instead of %s\n", rdma_event_str(e->event), e->status,
+			rdma_event_str(type));
+		exit(1);
+	}
+	return e;
+}
+
+static struct rdma_cm_id *resolved(struct rdma_event_channel *events, struct sockaddr_in *at,
+				   enum rdma_port_space ps)
+{
+	struct rdma_cm_id *id;
+
+	CHECK(!rdma_create_id(events, &id, NULL, ps));
+	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)at, 1000));
+	CHECK(!rdma_ack_cm_event(next(events, RDMA_CM_EVENT_ADDR_RESOLVED)));
+	CHECK(!rdma_resolve_route(id, 1000));
+	CHECK(!rdma_ack_cm_event(next(events, RDMA_CM_EVENT_ROUTE_RESOLVED)));
+	CHECK(id->route.num_paths == 1 && id->route.path_rec->hop_limit > 1);
+	return id;
+}
+
+static void make_qp(struct rdma_cm_id *id)
+{
+	struct ibv_qp_init_attr init = { .qp_type = id->qp_type, .send_cq = cq, .recv_cq = cq,
+					 .cap = { 4, 4, 1, 1, 0 } };
+
+	CHECK(!rdma_create_qp(id, pd, &init));
+}
+
+/* The connection manager says where datagrams go, whether they are wanted, and what is said with
+ * that; one that listens for the other kind, or nobody, is a clear answer. */
+static void services(void)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct rdma_conn_param hello = { .private_data = "hello", .private_data_len = 5 };
+	struct rdma_conn_param welcome = { .private_data = "welcome", .private_data_len = 7 };
+	struct ibv_qp_init_attr init;
+	struct rdma_event_channel *events = rdma_create_event_channel();
+	struct rdma_cm_id *listener, *client, *server;
+	struct rdma_cm_event *e;
+	struct ibv_qp_attr attr;
+	struct ibv_ah *ah;
+
+	CHECK(events && !rdma_create_id(events, &listener, NULL, RDMA_PS_UDP));
+	CHECK(listener->qp_type == IBV_QPT_UD);
+	CHECK(!rdma_bind_addr(listener, (struct sockaddr *)&at) && !rdma_listen(listener, 4));
+	at.sin_port = rdma_get_src_port(listener);
+
+	/* accepted */
+	client = resolved(events, &at, RDMA_PS_UDP);
+	pd = client->pd;
+	CHECK(cq = ibv_create_cq(client->verbs, 8, NULL, NULL, 0));
+	make_qp(client);
+	CHECK(!ibv_query_qp(client->qp, &attr, IBV_QP_STATE | IBV_QP_QKEY, &init) &&
+	      attr.qp_state == IBV_QPS_RTS && attr.qkey == 0x01234567);
+	CHECK(!rdma_connect(client, &hello));
+	e = next(events, RDMA_CM_EVENT_CONNECT_REQUEST);
+	server = e->id;
+	CHECK(e->listen_id == listener && server->qp_type == IBV_QPT_UD && server->ps == RDMA_PS_UDP &&
+	      server->verbs && e->param.ud.private_data_len == 5 &&
+	      !memcmp(e->param.ud.private_data, "hello", 5));
+	CHECK(!rdma_ack_cm_event(e));
+	make_qp(server);
+	CHECK(!rdma_accept(server, &welcome));
+	e = next(events, RDMA_CM_EVENT_ESTABLISHED);
+	CHECK(e->id == client && e->param.ud.qp_num == server->qp->qp_num &&
+	      e->param.ud.qkey == 0x01234567 && e->param.ud.private_data_len == 7 &&
+	      !memcmp(e->param.ud.private_data, "welcome", 7));
+	CHECK((ah = ibv_create_ah(pd, &e->param.ud.ah_attr)) && !ibv_destroy_ah(ah));
+	CHECK(!rdma_ack_cm_event(e));
+	FAILS(rdma_connect(client, &hello), EINVAL); /* once */
+	FAILS(rdma_accept(server, &welcome), EINVAL);
+	FAILS(rdma_disconnect(client), EINVAL); /* it has no connection */
+	rdma_destroy_qp(client);
+	rdma_destroy_qp(server);
+	CHECK(!rdma_destroy_id(client) && !rdma_destroy_id(server));
+
+	/* refused, by a word and by none */
+	for (int how = 0; how < 2; how++) {
+		client = resolved(events, &at, RDMA_PS_UDP);
+		CHECK(!rdma_connect(client, &hello));
+		e = next(events, RDMA_CM_EVENT_CONNECT_REQUEST);
+		server = e->id;
+		CHECK(!rdma_ack_cm_event(e));
+		CHECK(how || !rdma_reject(server, "no", 2));
+		CHECK(!rdma_destroy_id(server));
+		e = next(events, RDMA_CM_EVENT_UNREACHABLE);
+		CHECK(e->id == client && e->status == 2);
+		CHECK(how || (e->param.ud.private_data_len == 2 && !memcmp(e->param.ud.private_data, "no", 2)));
+		CHECK(!rdma_ack_cm_event(e) && !rdma_destroy_id(client));
+	}
+
+	/* a connection, where datagrams are expected: its program is not told */
+	client = resolved(events, &at, RDMA_PS_TCP);
+	make_qp(client);
+	CHECK(!rdma_connect(client, &hello));
+	CHECK(!rdma_ack_cm_event(next(events, RDMA_CM_EVENT_REJECTED)));
+	rdma_destroy_qp(client);
+	CHECK(!rdma_destroy_id(client) && !rdma_destroy_id(listener));
+
+	/* nobody, and one that expects connections */
+	for (int how = 0; how < 2; how++) {
+		CHECK(!how || (!rdma_create_id(events, &listener, NULL, RDMA_PS_TCP) &&
+			       !rdma_bind_addr(listener, (struct sockaddr *)&at) &&
+			       !rdma_listen(listener, 4)));
+		client = resolved(events, &at, RDMA_PS_UDP);
+		CHECK(!rdma_connect(client, &hello));
+		e = next(events, RDMA_CM_EVENT_UNREACHABLE);
+		CHECK(e->status == 1);
+		CHECK(!rdma_ack_cm_event(e) && !rdma_destroy_id(client));
+	}
+	CHECK(!rdma_destroy_id(listener) && !ibv_destroy_cq(cq));
+	rdma_destroy_event_channel(events);
+}
+
+int main(int argc, char **argv)
 {
 	int n = setenv("RNICD_DEVICE", "roce", 1);
 	struct ibv_device **list = ibv_get_device_list(&n);
@@ -184,6 +306,8 @@ int main(void)
 	CHECK(!ibv_destroy_ah(self) && !ibv_dereg_mr(mr) && !ibv_destroy_cq(cq) && !ibv_dealloc_pd(pd) &&
 	      !ibv_close_device(context));
 	ibv_free_device_list(list);
+	if (argc > 1 && !strcmp(argv[1], "loopback")) /* our own TCP has none */
+		services();
 	puts("all well");
 	return 0;
 }

@@ -33,11 +33,17 @@ static bool copy_addresses(struct rdma_addrinfo *r, const struct addrinfo *found
 	       copy_address(dst, nd, hints->ai_dst_addr, hints->ai_dst_len);
 }
 
+static bool is_ud(const struct rdma_addrinfo *hints)
+{
+	return hints->ai_qp_type ? hints->ai_qp_type == IBV_QPT_UD :
+				   hints->ai_port_space == RDMA_PS_UDP;
+}
+
 /* What getaddrinfo says, as errno has it for callers that print that. */
 static int resolve(const char *node, const char *service, const struct rdma_addrinfo *hints,
 		   struct addrinfo **res)
 {
-	struct addrinfo h = { .ai_socktype = SOCK_STREAM };
+	struct addrinfo h = { .ai_socktype = is_ud(hints) ? SOCK_DGRAM : SOCK_STREAM };
 
 	if (hints->ai_flags & RAI_PASSIVE)
 		h.ai_flags |= AI_PASSIVE;
@@ -75,8 +81,10 @@ int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_ad
 	}
 	r->ai_flags = hints->ai_flags;
 	r->ai_family = found ? found->ai_family : hints->ai_family;
-	r->ai_qp_type = hints->ai_qp_type ? hints->ai_qp_type : IBV_QPT_RC;
-	r->ai_port_space = hints->ai_port_space ? hints->ai_port_space : RDMA_PS_TCP;
+	r->ai_qp_type = hints->ai_qp_type ? hints->ai_qp_type : is_ud(hints) ? IBV_QPT_UD : IBV_QPT_RC;
+	r->ai_port_space = hints->ai_port_space ? hints->ai_port_space :
+			   is_ud(hints)		? RDMA_PS_UDP :
+						  RDMA_PS_TCP;
 	error = copy_addresses(r, found, hints) ? 0 : ENOMEM;
 	if (found)
 		freeaddrinfo(found);

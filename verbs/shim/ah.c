@@ -7,12 +7,20 @@
 #include <netinet/in.h>
 #include <netinet/ip.h>
 
-/* As the kernel's RoCE drivers check it: an address of a network needs a GID at both ends. */
-static int check(const struct ibv_ah_attr *attr, union ibv_gid *source)
+/*
+ * As the kernel's RoCE drivers check it: an address of a network needs a GID at both ends. The
+ * rsockets of librdmacm know LIDs only when they make a handle to themselves, which fails over RoCE
+ * adapters.
+ */
+static int check(struct ibv_pd *pd, struct ibv_ah_attr *attr, union ibv_gid *source)
 {
 	static const union ibv_gid none;
 	struct rv_gid g;
 
+	if (!attr->is_global && !attr->dlid && rv_is_of_ids(pd) && rv_gid(0, &g)) {
+		attr->is_global = 1;
+		attr->grh = (struct ibv_global_route){ .dgid = g.gid };
+	}
 	if (attr->port_num != 1 || !attr->is_global || attr->grh.sgid_index >= rv_gids() ||
 	    !memcmp(&attr->grh.dgid, &none, sizeof none) || !rv_gid(attr->grh.sgid_index, &g))
 		return EINVAL;
@@ -20,12 +28,13 @@ static int check(const struct ibv_ah_attr *attr, union ibv_gid *source)
 	return 0;
 }
 
-struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
+struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *given)
 {
+	struct ibv_ah_attr kept = *given, *attr = &kept;
 	union ibv_gid source;
 	struct rv_ah *a;
 	int error = !rv_roce() ? EOPNOTSUPP :
-		    rv_foreign_device(pd->context) ? EPERM : check(attr, &source);
+		    rv_foreign_device(pd->context) ? EPERM : check(pd, attr, &source);
 
 	if (!error && !(a = calloc(1, sizeof *a)))
 		error = ENOMEM;

@@ -52,6 +52,16 @@ void rv_attach(struct rv_id *i)
 		i->id.pd = device_pd;
 }
 
+bool rv_is_of_ids(const struct ibv_pd *pd)
+{
+	bool yes;
+
+	pthread_mutex_lock(&device_lock);
+	yes = pd == device_pd;
+	pthread_mutex_unlock(&device_lock);
+	return yes;
+}
+
 struct rdma_event_channel *rdma_create_event_channel(void)
 {
 	static struct rv_sockets kind = { .size = sizeof(struct rv_event_channel) };
@@ -124,7 +134,7 @@ struct rv_id *rv_new_id(struct rdma_event_channel *channel, void *context, enum 
 	i->id.channel = channel;
 	i->id.context = context;
 	i->id.ps = ps;
-	i->id.qp_type = IBV_QPT_RC;
+	i->id.qp_type = ps == RDMA_PS_UDP ? IBV_QPT_UD : IBV_QPT_RC;
 	return i;
 }
 
@@ -136,8 +146,9 @@ static int create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id,
 	bool sync = !channel;
 	int error;
 
-	if (ps != RDMA_PS_TCP)
-		return rv_fail(EOPNOTSUPP); /* iWARP has reliable connections only */
+	/* as iWARP there are reliable connections only */
+	if (ps != RDMA_PS_TCP && !(ps == RDMA_PS_UDP && rv_roce()))
+		return rv_fail(EOPNOTSUPP);
 	if (sync && !(channel = own_channel()))
 		return -1;
 	if (rv_foreign(container(channel, struct rv_event_channel, channel)->socket.process))
@@ -146,7 +157,7 @@ static int create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id,
 	a = (struct rv_args){ .arg = {
 				      (uint64_t)container(channel, struct rv_event_channel, channel)
 					      ->socket.engine_fd,
-				      i ? i->cookie : 0 } };
+				      i ? i->cookie : 0, ps == RDMA_PS_UDP } };
 	error = i ? rv_call(RV_CM_CREATE, &a) : ENOMEM;
 	if (error) {
 		if (i) {
@@ -335,6 +346,18 @@ static int call_with_qp(struct rv_id *i, uint32_t op, struct rdma_conn_param *p,
 	return 0;
 }
 
+/* Of RDMA_PS_UDP: to ask for a queue pair, or to say which it is. */
+static int call_with_number(struct rv_id *i, uint32_t op, const struct rdma_conn_param *p)
+{
+	struct rv_args a = {
+		.arg = { i->handle, i->id.qp ? i->id.qp->qp_num : p ? p->qp_num : 0, RV_CM_QKEY },
+		.data = p ? p->private_data : NULL,
+		.size = p && p->private_data ? p->private_data_len : 0,
+	};
+
+	return a.arg[1] >> 24 ? EINVAL : rv_call(op, &a);
+}
+
 int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *p)
 {
 	struct rv_id *i = to_id(id);
@@ -342,6 +365,8 @@ int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *p)
 
 	if (rv_foreign(i->process))
 		return rv_fail(EPERM);
+	if (rv_is_ud_id(i))
+		return rv_event_of(i, call_with_number(i, RV_CM_CONNECT, p));
 	i->responds = !id->qp; /* the event may come before the call returns */
 	error = call_with_qp(i, RV_CM_CONNECT, p, p ? p->responder_resources : RDMA_MAX_RESP_RES,
 			     p ? p->initiator_depth : RDMA_MAX_INIT_DEPTH);
@@ -359,6 +384,8 @@ int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *p)
 
 	if (rv_foreign(i->process))
 		return rv_fail(EPERM);
+	if (rv_is_ud_id(i)) /* no event says more */
+		return rv_fail(call_with_number(i, RV_CM_ACCEPT, p));
 	if (responder == RDMA_MAX_RESP_RES)
 		responder = i->responder_resources;
 	if (initiator == RDMA_MAX_INIT_DEPTH)

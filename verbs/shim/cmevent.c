@@ -9,10 +9,61 @@ struct event {
 	uint8_t private_data[RV_PRIVATE_MAX];
 };
 
+enum { PATH_EXACTLY = 2 }; /* of a selector */
+
 static void set_addresses(struct rv_id *i, const struct rv_cm_event *e)
 {
 	memcpy(&i->id.route.addr.src_storage, e->local, sizeof e->local);
 	memcpy(&i->id.route.addr.dst_storage, e->peer, sizeof e->peer);
+}
+
+/* As RoCE there is a path, which rsockets and others look at: from GID to GID. */
+static void set_path(struct rv_id *i)
+{
+	struct ibv_sa_path_rec *p = &i->path;
+	struct rdma_ib_addr *a = &i->id.route.addr.addr.ibaddr;
+	struct ibv_port_attr port;
+
+	if (!rv_roce() || !i->id.verbs)
+		return;
+	rv_gid_of(&a->sgid, (const struct sockaddr *)&i->id.route.addr.src_storage);
+	rv_gid_of(&a->dgid, (const struct sockaddr *)&i->id.route.addr.dst_storage);
+	a->pkey = rv_pkey();
+	*p = (struct ibv_sa_path_rec){ .dgid = a->dgid, .sgid = a->sgid, .hop_limit = 64,
+				       .reversible = 1, .numb_path = 1, .pkey = rv_pkey(),
+				       .mtu_selector = PATH_EXACTLY, .rate_selector = PATH_EXACTLY,
+				       .packet_life_time_selector = PATH_EXACTLY };
+	if (!rv_query_port(i->id.verbs, 1, &port, sizeof port))
+		p->mtu = (uint8_t)port.active_mtu;
+	p->rate = IBV_RATE_MAX;
+	i->id.route.path_rec = p;
+	i->id.route.num_paths = 1;
+}
+
+/* What an event of RDMA_PS_UDP says of the queue pair that datagrams go to. */
+static void fill_ud(struct rdma_ud_param *p, const struct rv_cm_event *e, const struct rv_id *i)
+{
+	union ibv_gid own;
+	int index;
+
+	p->qp_num = e->number;
+	p->qkey = e->q_key;
+	p->ah_attr.is_global = 1;
+	p->ah_attr.port_num = 1;
+	p->ah_attr.grh.hop_limit = 64;
+	rv_gid_of(&p->ah_attr.grh.dgid, (const struct sockaddr *)e->peer);
+	rv_gid_of(&own, (const struct sockaddr *)&i->id.route.addr.src_storage);
+	index = rv_gid_index(&own);
+	p->ah_attr.grh.sgid_index = index < 0 ? 0 : (uint8_t)index;
+}
+
+static const void *fill_private(struct event *out, const struct rv_cm_event *e, uint8_t *size)
+{
+	if (!e->private_size || e->private_size > RV_PRIVATE_MAX)
+		return NULL;
+	memcpy(out->private_data, e->private, e->private_size);
+	*size = e->private_size > 255 ? 255 : (uint8_t)e->private_size;
+	return out->private_data;
 }
 
 /*
@@ -42,14 +93,20 @@ static int fill(struct event *out, const struct rv_cm_event *e, struct rv_id *ab
 		set_addresses(i, e);
 	if (e->type == RDMA_CM_EVENT_ADDR_RESOLVED)
 		rv_attach(i);
+	if (e->type == RDMA_CM_EVENT_CONNECT_REQUEST || e->type == RDMA_CM_EVENT_ROUTE_RESOLVED)
+		set_path(i);
 	out->event.id = &i->id;
+	if (rv_is_ud_id(i)) {
+		struct rdma_ud_param *u = &out->event.param.ud;
+
+		u->private_data = fill_private(out, e, &u->private_data_len);
+		if (e->type == RDMA_CM_EVENT_ESTABLISHED)
+			fill_ud(u, e, i);
+		return 0;
+	}
 	p->responder_resources = e->responder_resources;
 	p->initiator_depth = e->initiator_depth;
-	if (e->private_size && e->private_size <= RV_PRIVATE_MAX) {
-		memcpy(out->private_data, e->private, e->private_size);
-		p->private_data = out->private_data;
-		p->private_data_len = e->private_size > 255 ? 255 : (uint8_t)e->private_size;
-	}
+	p->private_data = fill_private(out, e, &p->private_data_len);
 	return 0;
 }
 

@@ -39,6 +39,24 @@ static void destroy_cqs(struct rdma_cm_id *id)
 	id->recv_cq_channel = id->send_cq_channel = NULL;
 }
 
+/* A queue pair for datagrams is ready when it was made: librdmacm moves it. */
+static int to_rts(struct rdma_cm_id *id, struct ibv_qp *qp)
+{
+	static const enum ibv_qp_state states[] = { IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS };
+
+	for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+		struct ibv_qp_attr attr = { .qp_state = states[i] };
+		int error, mask;
+
+		if (rdma_init_qp_attr(id, &attr, &mask))
+			return errno;
+		error = ibv_modify_qp(qp, &attr, mask);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
 int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 {
 	struct rv_id *i = to_id(id);
@@ -63,7 +81,16 @@ int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 		destroy_cqs(id);
 		return rv_fail(error);
 	}
-	qp->state = IBV_QPS_INIT; /* buffers may be posted */
+	if (attr->qp_type == IBV_QPT_UD) {
+		error = to_rts(id, qp);
+		if (error) {
+			ibv_destroy_qp(qp);
+			destroy_cqs(id);
+			return rv_fail(error);
+		}
+	} else {
+		qp->state = IBV_QPS_INIT; /* buffers may be posted */
+	}
 	i->own_cqs = id->recv_cq || id->send_cq;
 	id->qp = qp;
 	id->qp_type = attr->qp_type;
@@ -219,7 +246,7 @@ int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id)
 	if (l->qp_attr) {
 		struct ibv_qp_init_attr attr = *l->qp_attr;
 
-		attr.qp_type = IBV_QPT_RC;
+		attr.qp_type = listen->qp_type;
 		if (rdma_create_qp(i, l->qp_pd, &attr)) {
 			error = errno;
 			rdma_reject(i, NULL, 0); /* acknowledges the event */
@@ -237,6 +264,18 @@ int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask
 {
 	if (!id->verbs || attr->qp_state < IBV_QPS_INIT || attr->qp_state > IBV_QPS_RTS)
 		return rv_fail(EINVAL);
+	if (rv_is_ud_id(to_id(id))) {
+		*mask = IBV_QP_STATE;
+		attr->port_num = 1;
+		attr->pkey_index = 0;
+		attr->qkey = RV_CM_QKEY;
+		attr->sq_psn = 0;
+		if (attr->qp_state == IBV_QPS_INIT)
+			*mask |= IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
+		else if (attr->qp_state == IBV_QPS_RTS)
+			*mask |= IBV_QP_SQ_PSN;
+		return 0;
+	}
 	rv_cm_moves();
 	attr->qp_access_flags =
 		IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;

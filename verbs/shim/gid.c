@@ -243,6 +243,18 @@ bool rv_gid(uint32_t index, struct rv_gid *g)
 	return true;
 }
 
+/* The GID of an address, IPv4's as IPv6's mapped one. */
+void rv_gid_of(union ibv_gid *gid, const struct sockaddr *a)
+{
+	memset(gid, 0, sizeof *gid);
+	if (a->sa_family == AF_INET6) {
+		memcpy(gid, &((const struct sockaddr_in6 *)a)->sin6_addr, sizeof *gid);
+	} else if (a->sa_family == AF_INET) {
+		gid->raw[10] = gid->raw[11] = 0xff;
+		memcpy(gid->raw + 12, &((const struct sockaddr_in *)a)->sin_addr, 4);
+	}
+}
+
 int rv_gid_index(const union ibv_gid *gid)
 {
 	struct rv_gid g;

@@ -148,6 +148,7 @@ struct rv_link { /* of the first entry */
 uint32_t rv_gids(void); /* the table's length */
 bool rv_gid(uint32_t index, struct rv_gid *g);
 bool rv_gid_is_set(const struct rv_gid *g);
+void rv_gid_of(union ibv_gid *gid, const struct sockaddr *a);
 int rv_gid_index(const union ibv_gid *gid); /* -1: not ours */
 void rv_gids_look(bool opened);             /* again: what has come and what has gone */
 void rv_link(struct rv_link *l);
@@ -413,6 +414,7 @@ struct rv_id {
 	uint8_t responder_resources, initiator_depth; /* of the request */
 	struct rv_acks acks;
 	struct rdma_cm_event *kept; /* synchronous: the event of the last call */
+	struct ibv_sa_path_rec path; /* id.route.path_rec, as RoCE */
 	/* rdma_create_ep at the responder: what each new id gets */
 	struct ibv_qp_init_attr *qp_attr;
 	struct ibv_pd *qp_pd;
@@ -484,9 +486,17 @@ uint32_t rv_entries_after(const struct rv_wqe *w);
 void rv_put_inline(struct rv_qp *q, uint32_t at, size_t offset, const void *data, size_t n);
 void rv_start_wr(struct rv_qp *q); /* makes ibv_wr_* work */
 
+/* Of ids of RDMA_PS_UDP: as librdmacm's RDMA_UDP_QKEY. */
+#define RV_CM_QKEY 0x01234567
+static inline bool rv_is_ud_id(const struct rv_id *i)
+{
+	return i->id.ps == RDMA_PS_UDP;
+}
+
 /* cm.c */
 struct rv_id *rv_new_id(struct rdma_event_channel *channel, void *context, enum rdma_port_space ps);
 void rv_attach(struct rv_id *id);        /* it has a local address, and so the device */
+bool rv_is_of_ids(const struct ibv_pd *pd); /* it is what ids have that were given none */
 int rv_event_of(struct rv_id *id, int err); /* synchronous: the event that ends a call */
 
 static inline int rv_fail(int error)

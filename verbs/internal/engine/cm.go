@@ -48,12 +48,15 @@ type cmID struct {
 	qp        *qp
 	stop      context.CancelFunc
 	over      bool // destroyed: nothing more is told
+	datagrams bool // of RDMA_PS_UDP: service.go
+	asks      bool // of these: it has connected, as far as the program is concerned
 }
 
 // manage is a call of the connection manager.
 func (e *Engine) manage(c *call) error {
 	if c.op == ring.CMCreate {
-		c.out[0] = e.objects.add(&cmID{channel: e.channels.open(int(int64(c.arg[0]))), cookie: c.arg[1]})
+		c.out[0] = e.objects.add(&cmID{channel: e.channels.open(int(int64(c.arg[0]))), cookie: c.arg[1],
+			datagrams: c.arg[2] != 0})
 		return nil
 	}
 	id, err := find[*cmID](&e.objects, c.arg[0])
@@ -82,10 +85,20 @@ func (e *Engine) manage(c *call) error {
 	case ring.CMListen:
 		return e.listen(id, int(c.arg[1]))
 	case ring.CMConnect:
+		if id.datagrams {
+			return e.find(id, c)
+		}
 		return e.connect(id, c)
 	case ring.CMAccept:
+		if id.datagrams {
+			return e.tellNumber(id, service{number: uint32(c.arg[1]), qkey: uint32(c.arg[2]),
+				private: c.data})
+		}
 		return e.accept(id, c)
 	case ring.CMReject:
+		if id.datagrams {
+			return e.tellNumber(id, service{status: serviceRejected, private: c.data})
+		}
 		return id.reject(c)
 	case ring.CMDisconnect:
 		return id.disconnect()
@@ -175,7 +188,11 @@ func (e *Engine) destroyID(id *cmID) {
 	}
 	if request != nil {
 		ctx, cancel := awake.Timeout(context.Background(), rejectWait, nil)
-		_ = request.Reject(ctx, nil) // it will get no other answer
+		var private []byte
+		if id.datagrams {
+			private = (&service{status: serviceRejected}).put()
+		}
+		_ = request.Reject(ctx, private) // it will get no other answer
 		cancel()
 		id.end()
 	}

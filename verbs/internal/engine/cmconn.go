@@ -92,7 +92,13 @@ func (e *Engine) serveListener(ctx context.Context, listener *cmID) {
 			e.refuse(r, &hello{}, notAllowed, nil)
 			continue
 		}
-		id := &cmID{request: r, from: listener, ended: make(chan struct{})}
+		private, ok := e.asksFor(listener, r)
+		if !ok {
+			<-listener.room
+			continue
+		}
+		id := &cmID{request: r, from: listener, ended: make(chan struct{}),
+			datagrams: listener.datagrams}
 		id.local, id.remote = e.zoned(r.Local(), near), e.zoned(r.Remote(), near)
 		id.end = sync.OnceFunc(func() { close(id.ended) })
 		d.came(id.ended)
@@ -102,7 +108,7 @@ func (e *Engine) serveListener(ctx context.Context, listener *cmID) {
 			ird, ord = readDepthMax, readDepthMax
 		}
 		ev.ResponderResources, ev.InitiatorDepth = depth(ord), depth(ird)
-		ev.PrivateSize = uint16(copy(ev.Private[:], r.PrivateData()))
+		ev.PrivateSize = uint16(copy(ev.Private[:], private))
 		listener.tellOf(ev, id)
 	}
 }

@@ -132,7 +132,7 @@ const (
 	PermitQP  // qp, access: what the peer may do
 	AbortQP   // qp
 	DestroyQP // qp
-	CMCreate  // channel, cookie -> id
+	CMCreate  // channel, cookie, 1: of RDMA_PS_UDP -> id
 	// id, channel, the program's end of the old one: nobody reads there meanwhile
 	CMMigrate
 	CMDestroy // id
@@ -140,10 +140,12 @@ const (
 	CMBind
 	// id, octets of the source's address, shared; data: source, destination -> ; data: source
 	CMResolve
-	CMRoute      // id
-	CMListen     // id, backlog
-	CMConnect    // id, qp, responder resources, initiator depth; data: private data
-	CMAccept     // id, qp, responder resources, initiator depth; data: private data
+	CMRoute  // id
+	CMListen // id, backlog
+	// id, qp, responder resources, initiator depth; data: private data. Of RDMA_PS_UDP: id, the
+	// number of the queue pair, its Q_Key
+	CMConnect
+	CMAccept     // the same
 	CMReject     // id; data: private data
 	CMDisconnect // id
 	AllocMW      // pd -> mw, key
@@ -188,6 +190,7 @@ type CMEvent struct {
 	ResponderResources uint8
 	InitiatorDepth     uint8
 	PrivateSize        uint16
+	Number, QKey       uint32 // of RDMA_PS_UDP: where datagrams go
 	_                  uint32
 	Local, Peer        [28]byte // sockaddr_in or sockaddr_in6
 	Private            [PrivateMax]byte

@@ -360,7 +360,7 @@ enum {
 	RV_PERMIT_QP = 15, /* qp, access: what the peer may do */
 	RV_ABORT_QP = 16, /* qp */
 	RV_DESTROY_QP = 17, /* qp */
-	RV_CM_CREATE = 18, /* channel, cookie -> id */
+	RV_CM_CREATE = 18, /* channel, cookie, 1: of RDMA_PS_UDP -> id */
 	/* id, channel, the program's end of the old one: nobody reads there meanwhile */
 	RV_CM_MIGRATE = 19,
 	RV_CM_DESTROY = 20, /* id */
@@ -370,8 +370,12 @@ enum {
 	RV_CM_RESOLVE = 22,
 	RV_CM_ROUTE = 23, /* id */
 	RV_CM_LISTEN = 24, /* id, backlog */
-	RV_CM_CONNECT = 25, /* id, qp, responder resources, initiator depth; data: private data */
-	RV_CM_ACCEPT = 26, /* id, qp, responder resources, initiator depth; data: private data */
+	/*
+	 * id, qp, responder resources, initiator depth; data: private data. Of RDMA_PS_UDP: id, the
+	 * number of the queue pair, its Q_Key
+	 */
+	RV_CM_CONNECT = 25,
+	RV_CM_ACCEPT = 26, /* the same */
 	RV_CM_REJECT = 27, /* id; data: private data */
 	RV_CM_DISCONNECT = 28, /* id */
 	RV_ALLOC_MW = 29, /* pd -> mw, key */
@@ -428,12 +432,14 @@ struct rv_cm_event {
 	uint8_t responder_resources;
 	uint8_t initiator_depth;
 	uint16_t private_size;
+	uint32_t number; /* of RDMA_PS_UDP: where datagrams go */
+	uint32_t q_key; /* of RDMA_PS_UDP: where datagrams go */
 	uint32_t pad0;
 	uint8_t local[28]; /* sockaddr_in or sockaddr_in6 */
 	uint8_t peer[28]; /* sockaddr_in or sockaddr_in6 */
 	uint8_t private[512];
 };
-_Static_assert(sizeof(struct rv_cm_event) == 600, "");
+_Static_assert(sizeof(struct rv_cm_event) == 608, "");
 
 /* AsyncEvent is an asynchronous event, one datagram. */
 struct rv_async_event {
