@@ -29,7 +29,7 @@ struct ibv_context *rv_open(void)
 	x->handle = a.arg[0];
 	c->async_fd = x->events.fd;
 	c->device = rv_device();
-	c->cmd_fd = -1;
+	c->cmd_fd = x->events.fd; /* which may be duplicated, for ibv_import_device to refuse it */
 	c->num_comp_vectors = 1;
 	c->abi_compat = __VERBS_ABI_IS_EXTENDED;
 	pthread_mutex_init(&c->mutex, NULL);

@@ -33,6 +33,7 @@ func (e *Engine) resizeCQ(c *call) error {
 		return syscall.EINVAL // destroyed meanwhile
 	}
 	defer q.release()
+	e.whenQuiet(func() {}) // datagrams that were posted have completed
 	q.resize.Lock()
 	defer q.resize.Unlock()
 	want, tail := c.arg[1], q.tail.Load()
