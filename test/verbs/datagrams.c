@@ -169,6 +169,53 @@ static void shares(void)
 	CHECK(!ibv_destroy_qp(b) && !ibv_destroy_qp(from) && !ibv_destroy_srq(srq));
 }
 
+/*
+ * What a short one says is taken when it is posted, though the engine sends it later. Its range is
+ * checked all the same.
+ */
+static void at_once(void)
+{
+	struct ibv_qp *qp = make(NULL);
+	char *to = memory, *from = memory + BUFFER;
+	struct ibv_sge r = { (uintptr_t)to, BUFFER, mr->lkey };
+	struct ibv_sge s = { (uintptr_t)from, 80, mr->lkey };
+	struct ibv_recv_wr wr = { .sg_list = &r, .num_sge = 1 }, *bad;
+	struct ibv_send_wr w = { .wr_id = 99, .sg_list = &s, .num_sge = 1, .opcode = IBV_WR_SEND,
+				 .send_flags = IBV_SEND_SIGNALED,
+				 .wr.ud = { self, qp->qp_num, KEY } }, *wrong;
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp);
+	struct ibv_wc wc;
+
+	for (int i = 0; i < 300; i++) {
+		CHECK(!ibv_post_recv(qp, &wr, &bad));
+		memset(from, i, 80);
+		if (i % 2) {
+			CHECK(!ibv_post_send(qp, &w, &wrong));
+		} else {
+			ibv_wr_start(ex);
+			ex->wr_id = 99;
+			ex->wr_flags = IBV_SEND_SIGNALED;
+			ibv_wr_send(ex);
+			ibv_wr_set_ud_addr(ex, self, qp->qp_num, KEY);
+			ibv_wr_set_sge(ex, s.lkey, s.addr, s.length);
+			CHECK(!ibv_wr_complete(ex));
+		}
+		memset(from, ~i, 80);
+		wc = poll_one();
+		CHECK(wc.wr_id == 99 && wc.status == IBV_WC_SUCCESS);
+		wc = poll_one();
+		CHECK(!wc.wr_id && wc.status == IBV_WC_SUCCESS && wc.byte_len == 40 + 80);
+		for (int k = 0; k < 80; k++)
+			CHECK(to[40 + k] == (char)i);
+	}
+	s.lkey ^= 0x10000;
+	CHECK(!ibv_post_send(qp, &w, &wrong));
+	wc = poll_one();
+	CHECK(wc.wr_id == 99 && wc.status == IBV_WC_LOC_PROT_ERR);
+	event(IBV_EVENT_QP_FATAL);
+	CHECK(!ibv_destroy_qp(qp));
+}
+
 static struct rdma_cm_event *next(struct rdma_event_channel *events, enum rdma_cm_event_type type)
 {
 	struct rdma_cm_event *e;
@@ -303,6 +350,7 @@ int main(int argc, char **argv)
 	CHECK(!ibv_query_gid(context, 1, 0, &attr.grh.dgid));
 	CHECK(self = ibv_create_ah(pd, &attr));
 	shares();
+	at_once();
 	CHECK(!ibv_destroy_ah(self) && !ibv_dereg_mr(mr) && !ibv_destroy_cq(cq) && !ibv_dealloc_pd(pd) &&
 	      !ibv_close_device(context));
 	ibv_free_device_list(list);

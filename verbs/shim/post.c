@@ -84,6 +84,18 @@ static int put_data(struct rv_qp *q, struct rv_wqe *w, const struct ibv_send_wr 
 	return 0;
 }
 
+/*
+ * A short datagram's octets are taken when it is posted, and its range is what the engine checks.
+ * On an HCA it would have left before a program could see that the peer answers, and UCX relies on
+ * that: see docs/adr/0048-datagrams.md.
+ */
+void rv_put_short(struct rv_qp *q, uint32_t at, struct rv_wqe *w, const struct ibv_sge *s)
+{
+	memcpy(&w->local, s, sizeof w->local);
+	rv_put_inline(q, at, 0, (const void *)(uintptr_t)s->addr, s->length);
+	w->flags |= RV_FLAG_INLINE;
+}
+
 static uint8_t flags_of(const struct rv_qp *q, unsigned int flags)
 {
 	return (q->signal_all || flags & IBV_SEND_SIGNALED ? RV_FLAG_SIGNALED : 0) |
@@ -103,12 +115,15 @@ static void begin_datagram(struct rv_qp *q, struct rv_wqe *w, const struct ibv_s
 
 static int put_datagram(struct rv_qp *q, struct rv_wqe *w, const struct ibv_send_wr *wr)
 {
-	int error;
+	int error = 0;
 
 	if ((wr->opcode != IBV_WR_SEND && wr->opcode != IBV_WR_SEND_WITH_IMM) || !wr->wr.ud.ah)
 		return EINVAL;
 	begin_datagram(q, w, wr);
-	error = put_data(q, w, wr);
+	if (wr->num_sge == 1 && !(wr->send_flags & IBV_SEND_INLINE) && rv_is_short(wr->sg_list))
+		rv_put_short(q, q->sq_tail, w, wr->sg_list);
+	else
+		error = put_data(q, w, wr);
 	if (error)
 		return error;
 	q->sents[q->sent & q->sent_mask] = (struct rv_sent){ .wr_id = wr->wr_id, .opcode = IBV_WC_SEND };

@@ -142,6 +142,7 @@ static bool of_kind(const struct ibv_qp_init_attr_ex *a)
 struct ibv_qp *rv_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
 	struct rv_qp *q;
+	uint32_t inlines;
 	int error = EOPNOTSUPP;
 
 	if (rv_foreign_device(context)) {
@@ -162,8 +163,9 @@ struct ibv_qp *rv_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_a
 		return NULL;
 	}
 	q->cap = attr->cap;
-	if (q->cap.max_inline_data < INLINE_MIN)
-		q->cap.max_inline_data = INLINE_MIN;
+	inlines = attr->qp_type == IBV_QPT_UD ? RV_SHORT : INLINE_MIN;
+	if (q->cap.max_inline_data < inlines)
+		q->cap.max_inline_data = inlines;
 	if (attr->srq)
 		q->cap.max_recv_wr = q->cap.max_recv_sge = 0;
 	q->signal_all = attr->sq_sig_all;

@@ -484,6 +484,12 @@ struct rv_qp *rv_qp_find(uint32_t number);
 int rv_post_bind(struct ibv_qp *qp, uint64_t wr_id, unsigned int flags, struct rv_args *bind);
 uint32_t rv_entries_after(const struct rv_wqe *w);
 void rv_put_inline(struct rv_qp *q, uint32_t at, size_t offset, const void *data, size_t n);
+#define RV_SHORT 128 /* octets of a short datagram: UCX's requests to connect have some 70 */
+static inline bool rv_is_short(const struct ibv_sge *s)
+{
+	return s->addr && s->length <= RV_SHORT;
+}
+void rv_put_short(struct rv_qp *q, uint32_t at, struct rv_wqe *w, const struct ibv_sge *s);
 void rv_start_wr(struct rv_qp *q); /* makes ibv_wr_* work */
 
 /* Of ids of RDMA_PS_UDP: as librdmacm's RDMA_UDP_QKEY. */

@@ -152,6 +152,10 @@ static void set_sge_list(struct ibv_qp_ex *qp, size_t n, const struct ibv_sge *l
 	}
 	if (n == 0)
 		return;
+	if (n == 1 && rv_is_ud(q) && rv_is_short(list)) {
+		rv_put_short(q, q->wr_entry, w, list);
+		return;
+	}
 	memcpy(&w->local, list, sizeof w->local);
 	w->more = (uint8_t)(n - 1);
 	for (size_t i = 1; i < n; i++) {

@@ -23,6 +23,7 @@ type queue struct {
 	sgeMax    int
 	inlineMax int
 	broken    bool
+	ranged    bool // inline octets keep the range that they were copied from, or an empty one
 }
 
 // newQueue makes a queue for depth requests of so many ranges or inline octets.
@@ -85,7 +86,10 @@ func (q *queue) amend(r *wq.Request) {
 		}
 		return
 	}
-	r.Local, r.More = wq.SGE{Length: r.Local.Length}, 0
+	if !q.ranged {
+		r.Local = wq.SGE{Length: r.Local.Length}
+	}
+	r.More = 0
 	for i, rest := uint32(1), r.Data[:r.Local.Length]; len(rest) > 0; i++ {
 		rest = rest[copy(rest, q.at(i).Octets()[:]):]
 	}

@@ -98,6 +98,7 @@ func (u *ud) mapRings(sdepth, rdepth, ranges, inline int) (err error) {
 		u.sends.release()
 		return err
 	}
+	u.sends.ranged = true
 	u.sends.keep(u.recvs.mapping)
 	others := []*mapping{u.scq.mapping, u.rcq.mapping}
 	if u.srq != nil {

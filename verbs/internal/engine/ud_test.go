@@ -371,6 +371,28 @@ func TestUDBrokenRing(t *testing.T) {
 	require.Equal(t, syscall.EINVAL, err)
 }
 
+// A short datagram is what it was when it was posted, as far as its range may be read: the program
+// copies it into the ring.
+func TestUDShort(t *testing.T) {
+	p := newUDProgram(t)
+	a := p.newEnd(udRTS, udKey)
+	copy(p.memory, "memory")
+	var copied wq.WQE
+	copy(copied.Octets()[:], "copied")
+	for _, local := range []wq.SGE{p.sge(0, 6), {Offset: p.address(0), Length: 6}} {
+		a.recv(1, p.sge(4096, 200))
+		a.send(udSend{id: 2, flags: wq.FlagInline, local: local}.to(a.number, udKey), copied)
+		c := a.poll()
+		if local.STag == 0 {
+			require.Equal(t, wq.LocalProtection, c.Status)
+			continue
+		}
+		require.Equal(t, wq.Success, c.Status)
+		require.EqualValues(t, 46, a.poll().Len)
+		require.Equal(t, "copied", string(p.memory[4096+40:][:6]))
+	}
+}
+
 // A datagram costs no memory.
 func TestUDAllocates(t *testing.T) {
 	p := newUDProgram(t)

@@ -243,6 +243,11 @@ func (p *udPort) prepare(u *ud, o *udOut) wq.Status {
 	}
 	o.parts = o.parts[:0]
 	if r.Inline() {
+		if r.Local.Offset != 0 { // a copy, made when it was posted
+			if _, ok := p.memory.Find(u.pd, r.Local, 0); !ok {
+				return wq.LocalProtection
+			}
+		}
 		o.parts = append(o.parts, r.Data[:r.Local.Length])
 	} else if !p.find(u, o, r.Local) {
 		return wq.LocalProtection
