@@ -78,12 +78,35 @@ func TestDatagramsOnMemif(t *testing.T) {
 func TestQueuePairsForDatagrams(t *testing.T) {
 	l := newLab(t)
 	program := l.compile("datagrams")
-	for flags, args := range map[string]string{"": "loopback",
+	for flags, args := range map[string]string{"": "sockets",
 		"--pmd memif --no-dad --role server --addr 10.9.0.1/24 --socket " +
 			filepath.Join(t.TempDir(), "memif"): ""} {
 		p := l.runOn(flags, "gcc", append([]string{program}, strings.Fields(args)...)...)
 		require.Zero(t, p.Wait(t), "%s: %s", flags, p)
 		p.Expect(t, 1, "^all well$")
+	}
+}
+
+// Two that listen to a group get what a third sends there, by either IP.
+func TestMckey(t *testing.T) {
+	l := newLab(t)
+	l.Run(t, "ip", "link", "add", "group0", "type", "veth", "peer", "name", "group1")
+	l.Run(t, "ip", "addr", "add", "fd77::1/64", "dev", "group0", "nodad")
+	l.Run(t, "ip", "link", "set", "group0", "up")
+	l.Run(t, "ip", "link", "set", "group1", "up")
+	for _, at := range []string{"-m 239.77.3.1 -b 127.0.0.1", "-m ff05::77:1 -b fd77::1"} {
+		run := func(flags string) *netlab.Process {
+			return l.runOn("--device roce", "rdmacm-utils", strings.Fields("mckey "+at+flags)...)
+		}
+		servers := []*netlab.Process{run(""), run("")}
+		for _, s := range servers {
+			s.Expect(t, 1, "^rnicd: group .* is joined at ")
+		}
+		client := run(" -s")
+		for _, p := range append(servers, client) {
+			require.Zero(t, p.Wait(t), "%s: %s", at, p)
+			p.Expect(t, 1, "^return status 0$")
+		}
 	}
 }
 

@@ -77,6 +77,16 @@ static void send_to(struct ibv_qp *from, struct ibv_qp *to, char value, uint32_t
 	CHECK(wc.wr_id == 99 && wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_SEND);
 }
 
+static void group_send(struct ibv_qp *from, char value)
+{
+	struct ibv_sge s = { (uintptr_t)memory + BUFFERS * BUFFER, 8, mr->lkey };
+	struct ibv_send_wr wr = { .wr_id = 99, .sg_list = &s, .num_sge = 1, .opcode = IBV_WR_SEND,
+				  .wr.ud = { self, 0xffffff, KEY } }, *bad;
+
+	memset(memory + BUFFERS * BUFFER, value, 8);
+	CHECK(!ibv_post_send(from, &wr, &bad));
+}
+
 /* One that is dropped: and it is, as one that was sent after it has come. */
 static void lose(struct ibv_qp *from, struct ibv_qp *to, uint32_t n)
 {
@@ -216,6 +226,49 @@ static void at_once(void)
 	CHECK(!ibv_destroy_qp(qp));
 }
 
+/* What is sent to a group comes to all that are attached, and have the Q_Key. */
+static void groups(void)
+{
+	struct ibv_ah_attr attr = { .port_num = 1, .is_global = 1, .grh = { .hop_limit = 1 } };
+	struct ibv_srq_init_attr init = { .attr = { .max_wr = BUFFERS, .max_sge = 2 } };
+	struct ibv_qp_attr key = { .qkey = KEY + 1 };
+	struct ibv_qp *from, *at[4];
+	struct ibv_wc wc[2];
+	union ibv_gid group = { 0 };
+
+	memcpy(group.raw, (uint8_t[16]){ [10] = 0xff, 0xff, 239, 77, 3, 1 }, 16);
+	CHECK(srq = ibv_create_srq(pd, &init));
+	from = make(NULL);
+	FAILS(ibv_attach_mcast(from, &attr.grh.dgid, 0), EINVAL); /* no group */
+	FAILS(ibv_detach_mcast(from, &group, 0), EINVAL);
+	for (int i = 0; i < 4; i++) {
+		at[i] = make(srq);
+		CHECK(!ibv_attach_mcast(at[i], &group, 0));
+		CHECK(!ibv_attach_mcast(at[i], &group, 0)); /* it is already */
+	}
+	CHECK(!ibv_destroy_qp(at[0])); /* which detaches it */
+	CHECK(!ibv_detach_mcast(at[1], &group, 0));
+	FAILS(ibv_detach_mcast(at[1], &group, 0), EINVAL);
+	attr.grh.dgid = group;
+	CHECK(!ibv_destroy_ah(self) && (self = ibv_create_ah(pd, &attr)));
+	for (int i = 0; i < BUFFERS; i++)
+		CHECK(!give(i));
+	group_send(from, 'm');
+	for (int i = 0; i < 2; i++)
+		wc[i] = poll_one();
+	CHECK(wc[0].qp_num != wc[1].qp_num);
+	for (int i = 0; i < 2; i++)
+		CHECK((wc[i].qp_num == at[2]->qp_num || wc[i].qp_num == at[3]->qp_num) &&
+		      wc[i].src_qp == from->qp_num && memory[wc[i].wr_id * BUFFER + 40] == 'm');
+	CHECK(!ibv_modify_qp(at[3], &key, IBV_QP_QKEY));
+	group_send(from, 'n');
+	CHECK(poll_one().qp_num == at[2]->qp_num);
+	CHECK(!ibv_detach_mcast(at[2], &group, 0) && !ibv_detach_mcast(at[3], &group, 0));
+	for (int i = 1; i < 4; i++)
+		CHECK(!ibv_destroy_qp(at[i]));
+	CHECK(!ibv_destroy_qp(from) && !ibv_destroy_srq(srq));
+}
+
 static struct rdma_cm_event *next(struct rdma_event_channel *events, enum rdma_cm_event_type type)
 {
 	struct rdma_cm_event *e;
@@ -337,12 +390,23 @@ static void services(void)
 	rdma_destroy_event_channel(events);
 }
 
+/* Our own stack has no groups. */
+static void refused(void)
+{
+	struct ibv_qp *qp = make(NULL);
+	union ibv_gid group = { .raw = { [10] = 0xff, 0xff, 239, 77, 3, 1 } };
+
+	FAILS(ibv_attach_mcast(qp, &group, 0), EOPNOTSUPP);
+	CHECK(!ibv_destroy_qp(qp));
+}
+
 int main(int argc, char **argv)
 {
 	int n = setenv("RNICD_DEVICE", "roce", 1);
 	struct ibv_device **list = ibv_get_device_list(&n);
 	struct ibv_ah_attr attr = { .port_num = 1, .is_global = 1, .grh = { .hop_limit = 64 } };
 
+	(void)argv; /* one is there over the kernel's sockets */
 	CHECK(n == 1 && (context = ibv_open_device(list[0])) && (pd = ibv_alloc_pd(context)) &&
 	      (cq = ibv_create_cq(context, 64, NULL, NULL, 0)));
 	CHECK(memory = aligned_alloc(4096, MEMORY));
@@ -351,10 +415,14 @@ int main(int argc, char **argv)
 	CHECK(self = ibv_create_ah(pd, &attr));
 	shares();
 	at_once();
+	if (argc > 1)
+		groups();
+	else
+		refused();
 	CHECK(!ibv_destroy_ah(self) && !ibv_dereg_mr(mr) && !ibv_destroy_cq(cq) && !ibv_dealloc_pd(pd) &&
 	      !ibv_close_device(context));
 	ibv_free_device_list(list);
-	if (argc > 1 && !strcmp(argv[1], "loopback")) /* our own TCP has none */
+	if (argc > 1) /* our own TCP does not connect to itself */
 		services();
 	puts("all well");
 	return 0;

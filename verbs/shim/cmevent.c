@@ -100,8 +100,10 @@ static int fill(struct event *out, const struct rv_cm_event *e, struct rv_id *ab
 		struct rdma_ud_param *u = &out->event.param.ud;
 
 		u->private_data = fill_private(out, e, &u->private_data_len);
-		if (e->type == RDMA_CM_EVENT_ESTABLISHED)
+		if (e->type == RDMA_CM_EVENT_ESTABLISHED || e->type == RDMA_CM_EVENT_MULTICAST_JOIN)
 			fill_ud(u, e, i);
+		if (e->type == RDMA_CM_EVENT_MULTICAST_JOIN)
+			u->private_data = (const void *)(uintptr_t)e->request;
 		return 0;
 	}
 	p->responder_resources = e->responder_resources;

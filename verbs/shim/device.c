@@ -117,6 +117,11 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 	if (rv_roce()) {
 		attr->device_cap_flags |= IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID;
 		attr->max_ah = RV_AHS_MAX;
+		if (!rv_own_tcp()) {
+			attr->max_mcast_grp = RV_GROUPS_MAX;
+			attr->max_mcast_qp_attach = RV_QPS_MAX;
+			attr->max_total_mcast_qp_attach = RV_QPS_MAX;
+		}
 		attr->local_ca_ack_delay = 15; /* 0.13 s, as soft-RoCE */
 	}
 	return 0;

@@ -286,6 +286,17 @@ static int number_of(const char *interface, const char *what)
 	return atoi(text);
 }
 
+/* The device was opened, so that this is known. */
+bool rv_own_tcp(void)
+{
+	bool yes;
+
+	rv_lock(&lock);
+	yes = own;
+	rv_unlock(&lock);
+	return yes;
+}
+
 void rv_link(struct rv_link *l)
 {
 	struct ifreq request = { 0 };

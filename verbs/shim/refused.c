@@ -7,18 +7,6 @@
 		return NULL;        \
 	} while (0)
 
-int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
-{
-	(void)qp, (void)gid, (void)lid;
-	return EOPNOTSUPP;
-}
-
-int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
-{
-	(void)qp, (void)gid, (void)lid;
-	return EOPNOTSUPP;
-}
-
 struct ibv_context *ibv_import_device(int cmd_fd)
 {
 	(void)cmd_fd;
@@ -56,25 +44,6 @@ struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
 void ibv_unimport_dm(struct ibv_dm *dm)
 {
 	(void)dm;
-}
-
-int rdma_join_multicast(struct rdma_cm_id *id, struct sockaddr *addr, void *context)
-{
-	(void)id, (void)addr, (void)context;
-	return rv_fail(EOPNOTSUPP);
-}
-
-int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *attr,
-			   void *context)
-{
-	(void)id, (void)attr, (void)context;
-	return rv_fail(EOPNOTSUPP);
-}
-
-int rdma_leave_multicast(struct rdma_cm_id *id, struct sockaddr *addr)
-{
-	(void)id, (void)addr;
-	return rv_fail(EOPNOTSUPP);
 }
 
 int ibv_dontfork_range(void *base, size_t size)

@@ -19,6 +19,7 @@
  *	post.c      work requests: ibv_post_send, ibv_post_recv
  *	wr.c        work requests: ibv_wr_*
  *	ud.c        queue pairs for datagrams
+ *	mcast.c     their groups
  *	srq.c       shared receive queues
  *	cm.c        rdma_cm_id: create, resolve, connect, accept
  *	cmevent.c   events of the connection manager
@@ -152,6 +153,7 @@ void rv_gid_of(union ibv_gid *gid, const struct sockaddr *a);
 int rv_gid_index(const union ibv_gid *gid); /* -1: not ours */
 void rv_gids_look(bool opened);             /* again: what has come and what has gone */
 void rv_link(struct rv_link *l);
+bool rv_own_tcp(void);
 __be64 rv_guid(void);
 __be16 rv_pkey(void);
 

@@ -105,6 +105,8 @@ func (e *Engine) carryOut(c *call) error {
 		return e.createUD(c)
 	case ring.ModifyUD:
 		return e.modifyUD(c)
+	case ring.AttachUD:
+		return e.attachUD(c)
 	case ring.DestroyUD:
 		return e.destroyUD(c)
 	case ring.CloseChannel:

@@ -21,6 +21,7 @@ const (
 	cmRejected       = 8
 	cmEstablished    = 9
 	cmDisconnected   = 10
+	cmMulticastJoin  = 12
 )
 
 // cmID is an rdma_cm_id.
@@ -100,6 +101,8 @@ func (e *Engine) manage(c *call) error {
 			return e.tellNumber(id, service{status: serviceRejected, private: c.data})
 		}
 		return id.reject(c)
+	case ring.CMJoin:
+		return e.joined(id, c)
 	case ring.CMDisconnect:
 		return id.disconnect()
 	default:
@@ -152,15 +155,21 @@ func (id *cmID) migrate(to *channel, fd int) {
 }
 
 // tell sends an event about the id.
-func (id *cmID) tell(ev *ring.CMEvent) {
+func (id *cmID) tell(ev *ring.CMEvent) { id.tellTo(ev, netip.AddrPort{}) }
+
+// tellTo is tell, about another address than the id's remote one if it is valid.
+func (id *cmID) tellTo(ev *ring.CMEvent, at netip.AddrPort) {
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	if id.over {
 		return
 	}
+	if !at.IsValid() {
+		at = id.remote
+	}
 	ev.Cookie = id.cookie
 	putAddr(ev.Local[:], id.local)
-	putAddr(ev.Peer[:], id.remote)
+	putAddr(ev.Peer[:], at)
 	sendStruct(id.channel, ev)
 }
 

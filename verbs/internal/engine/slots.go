@@ -114,7 +114,7 @@ func (s *slot) enter(q any) (uint32, error) {
 			s.last = numberFirst
 		}
 		n := s.index<<numberBits | s.last
-		if _, taken := s.all[n]; !taken {
+		if _, taken := s.all[n]; !taken && n != groupNumber {
 			s.all[n] = q
 			return n, nil
 		}

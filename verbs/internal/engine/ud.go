@@ -131,6 +131,7 @@ func (e *Engine) destroyUD(c *call) error {
 		return err
 	}
 	u.leave(u.ctx.events.Load())
+	e.detachAll(u)
 	e.whenQuiet(func() {
 		u.move(udReset, 0)
 		e.qps[u.bit].Store(nil)

@@ -22,6 +22,7 @@ type udPort struct {
 	all     [numbersMax]*ud // by the lower bits of the number
 	blocked []*ud           // with something to send, when the carrier can again
 	waiting []*ud           // the same, for a neighbour: others need not wait
+	groups  map[gid]*udGroup
 	out     [udBatch]udOut
 	before  [udBatch]uint32 // where the ring stood before each of out
 }
@@ -75,7 +76,8 @@ func (e *Engine) datagrams() (*udPort, error) {
 	if e.udPort != nil {
 		return e.udPort, nil
 	}
-	p := &udPort{engine: e, index: s.index, memory: e.adapter.NewMemory()}
+	p := &udPort{engine: e, index: s.index, memory: e.adapter.NewMemory(),
+		groups: map[gid]*udGroup{}}
 	for i := range p.out {
 		o := &p.out[i]
 		o.request.List, o.request.Data = make([]wq.SGE, sgeMax), make([]byte, inlineMax)
@@ -268,6 +270,9 @@ func (p *udPort) prepare(u *ud, o *udOut) wq.Status {
 	}
 	h.put(&o.header)
 	o.destination, o.port = gidOf(r.Operands[0], r.Operands[1]), portOf(h.destination)
+	if h.destination == groupNumber {
+		o.port = groupPort
+	}
 	o.source = p.source(uint8(r.RemoteOffset >> wq.DatagramSourceShift))
 	o.class = uint8(r.RemoteOffset >> wq.DatagramClassShift)
 	return wq.Success
@@ -308,9 +313,18 @@ func (p *udPort) receive(d *udIn) {
 		p.drop(ring.DropMalformed)
 		return
 	}
-	u := p.all[h.destination%numbersMax]
+	if h.destination == groupNumber {
+		p.receiveGroup(&h, d)
+		return
+	}
+	p.receiveAt(p.all[h.destination%numbersMax], &h, d)
+}
+
+// receiveAt is receive at a queue pair, which need not be the right one.
+func (p *udPort) receiveAt(u *ud, h *udHeader, d *udIn) {
 	switch {
-	case u == nil || u.number != h.destination || u.state < udRTR || u.state == udError:
+	case u == nil || u.state < udRTR || u.state == udError ||
+		u.number != h.destination && h.destination != groupNumber:
 		p.drop(ring.DropNumber)
 	case h.qkey != u.qkey:
 		p.drop(ring.DropQKey)
@@ -322,7 +336,7 @@ func (p *udPort) receive(d *udIn) {
 	case uint64(grhLen+len(d.octets)-udHeaderLen) > u.buffer.Total():
 		p.drop(ring.DropTooLong)
 	default:
-		p.deliver(u, &h, d)
+		p.deliver(u, h, d)
 	}
 }
 

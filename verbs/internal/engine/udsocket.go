@@ -58,24 +58,41 @@ func newUDSocket(p *udPort, c *net.UDPConn) error {
 	if err != nil {
 		return err
 	}
-	s := &udSocket{port: p, fd: -1}
+	kept := -1
 	err = raw.Control(func(fd uintptr) {
-		s.fd, _ = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
+		kept, _ = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
 	})
-	if err != nil || s.fd < 0 {
+	if err != nil || kept < 0 {
 		return unix.EMFILE
 	}
-	owned.Keep(s.fd)
-	if err = s.set(); err == nil {
-		p.carrier = s
+	owned.Keep(kept)
+	s, err := p.openSocket(kept)
+	if err != nil {
+		return err
+	}
+	p.carrier = s
+	_ = c.Close() // which the port outlives
+	return nil
+}
+
+// openSocket has what comes to a descriptor received, which is the udSocket's from then on.
+func (p *udPort) openSocket(fd int) (*udSocket, error) {
+	s := &udSocket{port: p, fd: fd}
+	err := s.set()
+	if err == nil {
 		s.watch, err = p.engine.adapter.Watch(s.fd, s)
 	}
 	if err != nil {
 		_ = owned.Close(s.fd)
-		return err
+		return nil, err
 	}
-	_ = c.Close() // which the port outlives
-	return nil
+	return s, nil
+}
+
+// close ends a socket of a group.
+func (s *udSocket) close() {
+	s.watch.Stop()
+	_ = owned.Close(s.fd)
 }
 
 // set sets the options.

@@ -43,6 +43,7 @@ const (
 	InlineMax    = 512
 	CQEMax       = 1 << 20
 	DatagramMax  = 4096 // octets of a message of UD
+	GroupsMax    = 64   // of multicast, of a process
 	GIDsMax      = 64
 )
 
@@ -179,12 +180,17 @@ const (
 	// more
 	ModifyUD
 	DestroyUD // qp
+	// qp, 1: attach, 0: detach; data: the group's GID, that of the interface it is joined at
+	AttachUD
+	// id of RDMA_PS_UDP, qp or 0, what comes back in CMEvent.Request, Q_Key; data: address of the
+	// group. It attaches the queue pair, and tells
+	CMJoin
 )
 
 // CMEvent is an event of the connection manager, one datagram.
 type CMEvent struct {
 	Cookie             uint64 // of the id that it is about; of a request the listener's
-	Request            uint64 // of a request: the new id
+	Request            uint64 // of a request: the new id; of a group: CMJoin's
 	Type               uint32 // enum rdma_cm_event_type
 	Status             int32
 	ResponderResources uint8

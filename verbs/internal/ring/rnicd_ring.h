@@ -255,6 +255,7 @@ enum {
 	RV_INLINE_MAX = 512,
 	RV_CQE_MAX = 1048576,
 	RV_DATAGRAM_MAX = 4096, /* octets of a message of UD */
+	RV_GROUPS_MAX = 64, /* of multicast, of a process */
 	RV_GIDS_MAX = 64,
 };
 
@@ -421,12 +422,19 @@ enum {
 	 */
 	RV_MODIFY_UD = 44,
 	RV_DESTROY_UD = 45, /* qp */
+	/* qp, 1: attach, 0: detach; data: the group's GID, that of the interface it is joined at */
+	RV_ATTACH_UD = 46,
+	/*
+	 * id of RDMA_PS_UDP, qp or 0, what comes back in CMEvent.Request, Q_Key; data: address of the
+	 * group. It attaches the queue pair, and tells
+	 */
+	RV_CM_JOIN = 47,
 };
 
 /* CMEvent is an event of the connection manager, one datagram. */
 struct rv_cm_event {
 	uint64_t cookie; /* of the id that it is about; of a request the listener's */
-	uint64_t request; /* of a request: the new id */
+	uint64_t request; /* of a request: the new id; of a group: CMJoin's */
 	uint32_t type; /* enum rdma_cm_event_type */
 	int32_t status;
 	uint8_t responder_resources;
