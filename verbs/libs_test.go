@@ -111,17 +111,27 @@ func (l *lab) untilListening(port uint16) {
 }
 
 // listens looks into the namespace's table of TCP sockets.
-func (l *lab) listens(port uint16) (found bool) {
-	const listen = "0A"
+func (l *lab) listens(port uint16) bool { return l.has("0A", port, "tcp", "tcp6") }
+
+// untilBound waits for a socket of UDP.
+func (l *lab) untilBound(port uint16) {
+	l.t.Helper()
+	require.Eventually(l.t, func() bool {
+		return l.has("07", port, "udp", "udp6")
+	}, netlab.Patience, 5*time.Millisecond, "a socket at port %d", port)
+}
+
+// has looks for a socket in a state in the namespace's tables.
+func (l *lab) has(state string, port uint16, files ...string) (found bool) {
 	l.Do(func() {
-		for _, file := range []string{"tcp", "tcp6"} {
+		for _, file := range files {
 			text, err := os.ReadFile("/proc/thread-self/net/" + file)
 			if err != nil {
 				continue
 			}
 			for line := range strings.Lines(string(text)) {
 				f := strings.Fields(line)
-				if len(f) > 3 && f[3] == listen && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) {
+				if len(f) > 3 && f[3] == state && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) {
 					found = true
 				}
 			}

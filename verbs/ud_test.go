@@ -110,6 +110,22 @@ func TestMckey(t *testing.T) {
 	}
 }
 
+// The rsockets of librdmacm over datagrams: to a server that counts, and to one that echoes, until
+// the client ends. The server does not end by itself.
+func TestUdpong(t *testing.T) {
+	l := newLab(t)
+	l.runOn("--device roce", "rdmacm-utils", "udpong", "-b", here.String())
+	l.untilBound(udaddyPort)
+	for _, x := range []struct{ flags, want string }{
+		{"", "^custom +64 +20 "}, {"-T b", "^custom +64 +20 "}, {"-T e", "^custom +64 +40 "},
+	} {
+		client := l.runOn("--device roce", "rdmacm-utils",
+			strings.Fields("udpong -S 64 -C 20 -s "+here.String()+" "+x.flags)...)
+		require.Zero(t, client.Wait(t), "%s", client)
+		client.Expect(t, 1, x.want)
+	}
+}
+
 // UCX over datagrams, and over connections that it makes by datagrams. It compares what it receives
 // with what was sent only in some of its tests; these end when all has come.
 func TestUCX(t *testing.T) {
@@ -136,7 +152,7 @@ func TestUCX(t *testing.T) {
 
 const (
 	ucxPort    = 13337
-	udaddyPort = 7174
+	udaddyPort = 7174 // and udpong's
 )
 
 // datagrams is a row of perftest with datagrams.
