@@ -274,7 +274,7 @@ func TestHiddenBufferAtTheEnd(t *testing.T) {
 			var want []Completion
 			for i := range 3 {
 				want = append(want, Completion{ID: uint64(7 + i), QP: s.qp.Number(), Op: OpRecv,
-					Status: Flushed})
+					Status: Flushed, Terminate: terminateOf(s.qp.Err())})
 			}
 			require.Equal(t, want, s.done)
 			require.Zero(t, s.cq.promised())

@@ -3,6 +3,7 @@ package rnic
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
 )
@@ -189,6 +191,7 @@ func (e *end) expectCompletions(want ...Completion) {
 	if i := e.differs(want); i >= 0 {
 		e.d.t.Fatalf("completion %d: want\n\t%v\n%+v\n%s", i, want[i], want[i], e.state())
 	}
+	e.flushedBy()
 	e.done = e.done[len(want):]
 }
 
@@ -206,11 +209,35 @@ func (e *end) expectEach(n int, first Completion) {
 // differs is the first completion that is there and not what is wanted; -1: none.
 func (e *end) differs(want []Completion) int {
 	for i := range min(len(want), len(e.done)) {
-		if want[i] != e.done[i] {
+		w := want[i]
+		if w.Status != Success && w.Terminate == 0 {
+			w.Terminate = e.done[i].Terminate // flushedBy looks at it
+		}
+		if w != e.done[i] {
 			return i
 		}
 	}
 	return -1
+}
+
+// flushedBy requires that what was flushed says which Terminate has ended the connection.
+func (e *end) flushedBy() {
+	e.d.t.Helper()
+	for _, c := range e.done {
+		if isDone(e.qp) && c.Status == Flushed && c.Terminate != terminateOf(e.qp.Err()) {
+			e.d.t.Fatalf("%v: want Terminate 0x%x\n%s", c, terminateOf(e.qp.Err()), e.state())
+		}
+	}
+}
+
+// terminateOf is Completion.Terminate of what was flushed by an error.
+func terminateOf(err error) uint32 {
+	var end *TerminateError
+	if !errors.As(err, &end) {
+		return 0
+	}
+	layer, errType, code := end.Control()
+	return wq.TerminateOf(end.Remote, layer, errType, code)
 }
 
 // expectNoCompletion looks whether e has one already.

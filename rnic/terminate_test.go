@@ -143,7 +143,8 @@ func (o *offence) commit(t *testing.T, r *rig, first bool) {
 	}
 	s.expectCompletions(recvCompletion(s, o.recv))
 	c.poll()
-	require.Contains(t, c.done, Completion{ID: 60, QP: c.qp.Number(), Op: OpRecv, Status: Flushed})
+	require.Contains(t, c.done, Completion{ID: 60, QP: c.qp.Number(), Op: OpRecv, Status: Flushed,
+		Terminate: terminateOf(te)})
 	for _, cm := range c.done {
 		require.Contains(t, []Status{Success, Flushed}, cm.Status)
 	}

@@ -34,3 +34,44 @@ func TestCaptureOfProgramThatEnds(t *testing.T) {
 		})
 	}
 }
+
+// A program sees at its next completion that its peer has ended the connection. Standard error has
+// said why before it has exited, with --verbose and without; and so says vendor_err: who has sent
+// the Terminate, its layer, type and code (DDP untagged buffer error: message too long).
+func TestCauseOfTheEnd(t *testing.T) {
+	const cause = "message too long for the available buffer "
+	for _, flags := range []string{"", "--device roce"} {
+		for _, verbose := range []bool{true, false} {
+			l := newLab(t)
+			program := l.compileAlone("ends", "-lrdmacm", "-libverbs")
+			for range 3 {
+				run := func(args ...string) *netlab.Process {
+					if verbose {
+						return l.runOn(flags, "gcc", append([]string{program}, args...)...)
+					}
+					return l.runQuiet(flags, append([]string{program}, args...)...)
+				}
+				server := run("server")
+				l.untilListening(7000)
+				client := run("client", "127.0.0.1", "exit")
+				require.Zero(t, client.Wait(t), "%s", client)
+				require.Zero(t, server.Wait(t), "%s", server)
+				for _, x := range []struct {
+					p          *netlab.Process
+					said, code string
+				}{
+					{client, "^rnicd: ended, .*: rnic: peer terminated the stream: .*" + cause,
+						"^client: Work Request Flushed Error, vendor_err 0x11205$"},
+					{server, "^rnicd: ended, .*: rnic: stream terminated: .*" + cause,
+						"^server: local length error, vendor_err 0x21205$"},
+				} {
+					require.Len(t, x.p.Lines(x.said), 1, "verbose %v: %s", verbose, x.p)
+					require.Len(t, x.p.Lines(x.code), 1, "%s", x.p)
+				}
+				if !verbose {
+					require.Len(t, client.Lines("^rnicd: "), 1, "%s", client)
+				}
+			}
+		}
+	}
+}

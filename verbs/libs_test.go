@@ -102,6 +102,13 @@ func (l *lab) run(need string, args ...string) *netlab.Process {
 		l.t, exec.Command(filepath.Join(l.dir, "rnicd"), append([]string{"run", "--"}, args...)...))
 }
 
+// runQuiet is run with flags, without --verbose.
+func (l *lab) runQuiet(flags string, args ...string) *netlab.Process {
+	l.t.Helper()
+	all := append(append([]string{"run"}, strings.Fields(flags)...), "--")
+	return l.Start(l.t, exec.Command(filepath.Join(l.dir, "rnicd"), append(all, args...)...))
+}
+
 // untilListening waits until somebody listens at port.
 func (l *lab) untilListening(port uint16) {
 	l.t.Helper()

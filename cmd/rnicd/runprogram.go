@@ -54,6 +54,9 @@ or over our own TCP on a device, which the program has for itself as long as it 
 
   rnicd run --pmd tap --host-addr 10.9.0.1/24 --addr 10.9.0.2/24 -- rping -s
 
+When a Terminate ends a connection, standard error says why before the program exits, and vendor_err of the completions has its layer,
+type and code. --verbose tells of other ends, too.
+
 The program's own options come after "--". It becomes this process: signals and its exit status are its own. The flags go to it as
 environment variables, RNICD_PMD, RNICD_ADDR and so on (docs/guides/verbs.md). The two libraries, ` + verbsLibrary + ` and
 ` + engineLibrary + `, are looked for beside rnicd, and in ../lib/rnicd and ../lib from there.`,
@@ -92,7 +95,8 @@ environment variables, RNICD_PMD, RNICD_ADDR and so on (docs/guides/verbs.md). T
 	f.StringVar(&file, "config", "",
 		"a daemon's file, with one port or that of RNICD_PORT, instead of the flags of a device")
 	f.BoolVar(&verbose, "verbose", false,
-		"say on standard error where the program listens, and what it is connected with")
+		"say on standard error where the program listens, what it is connected with, and why each "+
+			"connection ends (without: only that a Terminate ended it)")
 	f.StringVar(&peer, "peer", "", "what the other ends are: "+peerSiw+
 		", Linux' software iWARP, which has no markers and needs its time")
 	f.StringVar(&looks, "device", "", "what the device looks like: "+

@@ -188,15 +188,18 @@ func (w *Writer) next() (line []byte, over bool) {
 	return line, false
 }
 
-// write writes all of b. To a file it does so below package os, which makes of a broken standard
-// output or standard error a SIGPIPE that ends the process. A file that somebody else has made
-// non-blocking is waited for.
 func write(to io.Writer, b []byte) error {
-	f, ok := to.(*os.File)
-	if !ok {
-		_, err := to.Write(b)
-		return err
+	if f, ok := to.(*os.File); ok {
+		return Write(f, b)
 	}
+	_, err := to.Write(b)
+	return err
+}
+
+// Write writes all of b to a file, below package os, which makes of a broken standard output or
+// standard error a SIGPIPE that ends the process. A file that somebody else has made non-blocking
+// is waited for.
+func Write(f *os.File, b []byte) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return err

@@ -28,10 +28,29 @@ type CQE struct {
 	// out of order, later Writes may be counted, too.
 	Written uint32
 	seq     uint32 // Publish
+	// Terminate, of a request that failed, is that which ended the stream (RFC 5040 section 4.8), as
+	// TerminateOf puts it; 0: none did
+	Terminate uint32
 	// BesideSend: the immediate data is the first 4 octets of Immediate, and came with a Send, whose
 	// octets are in the buffer.
 	BesideSend bool
-	_          [15]byte
+	_          [11]byte
+}
+
+// Which end has sent a Terminate, in CQE.Terminate.
+const (
+	TerminatePeer = 1 << 16
+	TerminateOwn  = 1 << 17
+)
+
+// TerminateOf is a Terminate as one number: its Control field's layer, type and code as they are on
+// the wire, and above them which end has sent it.
+func TerminateOf(remote bool, layer, errType, code uint8) uint32 {
+	n := uint32(layer&15)<<12 | uint32(errType&15)<<8 | uint32(code)
+	if remote {
+		return n | TerminatePeer
+	}
+	return n | TerminateOwn
 }
 
 // Publish copies *c to slot, an entry of a ring that another thread polls, which then finds it
@@ -54,6 +73,9 @@ func (c CQE) String() string {
 	}
 	if c.Status == Success && (c.Op == OpFetchAdd || c.Op == OpCompareSwap) {
 		text += fmt.Sprintf(", the word was 0x%x", c.Original)
+	}
+	if c.Terminate != 0 {
+		text += fmt.Sprintf(", Terminate 0x%x", c.Terminate)
 	}
 	return text
 }

@@ -119,7 +119,7 @@ static bool translate(struct rv_completions *c, const struct rv_cqe *e, struct i
 		c->last = q;
 	}
 	wc->status = e->status < sizeof statuses ? statuses[e->status] : IBV_WC_GENERAL_ERR;
-	wc->vendor_err = 0;
+	wc->vendor_err = e->terminate;
 	wc->byte_len = e->len;
 	wc->qp_num = e->qp;
 	wc->src_qp = rv_is_ud(q) ? (uint32_t)e->original : 0;

@@ -162,6 +162,9 @@ func (q *Engine) complete(to *CQ, wr *wq.WQE, n uint32, st wq.Status) {
 		return
 	}
 	c := wq.CQE{ID: wr.ID, QP: q.Number, Len: n, Op: wr.Op, Status: st}
+	if st != wq.Success {
+		c.Terminate = q.failedBy()
+	}
 	if wr.Op == wq.OpRecv {
 		q.posted.Add(-1) // first: an application that has polled this may post another
 	}

@@ -77,6 +77,7 @@ func (q *Engine) deliverInvalidate(d *ddp.Delivered, op rdmap.Opcode) {
 			r.fault = &opcodeError{cause: rdmap.CauseCannotInvalidate, header: d.Header,
 				segmentLen: d.SegmentLen()}
 		}
+		c.Terminate = (&TerminateError{Cause: r.fault}).number()
 		r.ddp.Disable()
 	}
 	q.completeRecv(c)

@@ -32,10 +32,12 @@ type Engine struct {
 	state       atomic.Uint32 // a State
 	unextended  atomic.Bool   // in service, with a version of RDMAP that has no extensions
 	plain       atomic.Bool   // in service, without acknowledged mode
+	terminated  uint16        // the lower half of wq.CQE's Terminate; the upper one is terminator
 	flushMu     sync.Mutex    // held while completions are flushed, in Finish and in Flush
 	watch       watch
 	retry       retry
 	lost        bool    // the next request to be flushed gets RetryExceeded (PeerLost)
+	terminator  uint8   // 0: there was no Terminate
 	effects     Effects // since TakeEffects
 	ord         int32   // in service: how many Reads and atomics may be outstanding
 	effectError error   // EffectFail's or EffectLeave's

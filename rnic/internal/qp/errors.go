@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
 )
@@ -55,6 +56,15 @@ func (e *TerminateError) Terminate() rdmap.Terminate {
 	}
 	return terminateFor(e.Cause)
 }
+
+// number is wq.CQE's Terminate.
+func (e *TerminateError) number() uint32 {
+	c := e.Terminate().Cause
+	return wq.TerminateOf(e.Remote, c.Layer(), c.Type(), c.Code())
+}
+
+// failedBy is wq.CQE's Terminate for what fails from now on.
+func (q *Engine) failedBy() uint32 { return uint32(q.terminator)<<16 | uint32(q.terminated) }
 
 // SetupError is why this end could not put a connection into service as it was asked to. The
 // Terminate for it says "local catastrophic error" (RFC 6581 section 9.3).

@@ -121,7 +121,8 @@ func TestRefusedResponse(t *testing.T) {
 	a.arrive(4)
 	require.Error(t, a.err)
 	a.Finish()
-	require.Equal(t, []wq.CQE{{ID: 1, Op: wq.OpSend, Status: wq.Flushed}}, drainCQ(nil, a.SendCQ))
+	require.Equal(t, []wq.CQE{{ID: 1, Op: wq.OpSend, Status: wq.Flushed,
+		Terminate: wq.TerminatePeer | 1<<12 | 1<<8}}, drainCQ(nil, a.SendCQ))
 }
 
 // The time to send again may be over after a Terminate, which is the last that an end sends.

@@ -258,7 +258,9 @@ func (q *Engine) completeSent(w *sentRequest, st wq.Status) {
 		return
 	}
 	c := wq.CQE{ID: w.id, QP: q.Number, Op: w.op, Status: st}
-	if st == wq.Success {
+	if st != wq.Success {
+		c.Terminate = q.failedBy()
+	} else {
 		c.Len, c.Original = w.n, w.original
 	}
 	q.SendCQ.Push(c)

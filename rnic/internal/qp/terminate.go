@@ -84,7 +84,9 @@ func (q *Engine) Terminate(err error) {
 }
 
 // leaveService has the connection close our half, for err.
-func (q *Engine) leaveService(err error) {
+func (q *Engine) leaveService(err *TerminateError) {
+	n := err.number()
+	q.terminated, q.terminator = uint16(n), uint8(n>>16)
 	q.Leave(wq.Terminating)
 	q.affect(EffectLeave, err)
 }

@@ -253,9 +253,11 @@ func (id *cmID) established(q *qp, private []byte) {
 	q.engine.tellLog("connected, %v with %v: %v, %s", r.LocalAddr(), r.RemoteAddr(),
 		s.Dialect, crc)
 	r.Doorbell() // for what was posted meanwhile
+	told := q.engine.endings.await(r)
 	go func() {
 		<-r.Done()
-		q.engine.tellLog("ended, %v with %v: %v", r.LocalAddr(), r.RemoteAddr(), r.Err())
+		q.engine.tellEnd(r.Err(), "ended, %v with %v: %s", r.LocalAddr(), r.RemoteAddr(), why(r.Err()))
+		told()
 		id.tell(&ring.CMEvent{Type: cmDisconnected})
 		if id.end != nil {
 			id.end()

@@ -31,9 +31,11 @@ type Engine struct {
 	adapter *rnic.Adapter
 	ownTCP  bool      // Host.OwnTCP
 	log     io.Writer // nil: none
-	left    func()    // Host.Left
-	siw     bool      // Host.PeersAreSiw
-	noCRC   bool      // Host.NoCRC
+	faults  faults    // Host.Faults
+	endings endings
+	left    func() // Host.Left
+	siw     bool   // Host.PeersAreSiw
+	noCRC   bool   // Host.NoCRC
 	addrs   []netip.Addr
 	mtu     int
 	mac     [6]byte
@@ -69,6 +71,7 @@ type Host struct {
 	Poller  *stack.Poller // of our own stack, if it has one only; nil: none, or several
 	OwnTCP  bool          // connections go over our own stack, not over the kernel's sockets
 	Log     io.Writer     // where to tell of listeners and connections; nil: nowhere
+	Faults  io.Writer     // without Log: where to tell of connections that a Terminate has ended
 	Polled  bool          // a Poller calls Doorbells.Look in each Turn
 	// Addrs are those that connections are bound to; none: all of this host's. MTU and MAC are the
 	// device's with OwnTCP.
@@ -150,6 +153,7 @@ const _ = uint(ring.OwnedMax-owned.Max) | uint(owned.Max-ring.OwnedMax) // they 
 func (e *Engine) start(h Host) {
 	e.adapter, e.ownTCP, e.log, e.polled = h.Adapter, h.OwnTCP, h.Log, h.Polled
 	e.poller, e.left = h.Poller, h.Left
+	e.faults.to = h.Faults
 	e.siw, e.noCRC, e.roce = h.PeersAreSiw, h.NoCRC, h.RoCE || e.area.Looks != 0
 	e.addrs, e.mtu, e.mac = h.Addrs, h.MTU, h.MAC
 	e.secret, e.allowed = h.Secret, h.Allow
@@ -165,19 +169,6 @@ func (e *Engine) start(h Host) {
 	if h.Adapter != nil {
 		go e.tellEvents(h.Adapter.Events())
 	}
-}
-
-// tellLog writes a line for an operator who looks at what the program does.
-func (e *Engine) tellLog(format string, args ...any) {
-	if e.log != nil {
-		fmt.Fprintf(e.log, "rnicd: %s\n", printable.Text(fmt.Sprintf(format, args...)))
-	}
-}
-
-// tellError is tellLog for what ends a queue pair: an operator hears it in any case, even if the
-// program ends then.
-func (e *Engine) tellError(format string, args ...any) {
-	lossy.Line(os.Stderr, "rnicd: "+printable.Text(fmt.Sprintf(format, args...)))
 }
 
 // looksMax is how many empty polls the engine makes before it sleeps. Another look after others

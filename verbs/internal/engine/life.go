@@ -28,7 +28,7 @@ func (q *qp) newLife(sends, recvs bool) (l *life, err error) {
 		return nil, err
 	}
 	l.permit()
-	go l.watch()
+	go l.watch(q.engine.endings.await(l.rnic))
 	return l, nil
 }
 
@@ -66,6 +66,7 @@ func (l *life) Written() {
 // in vain; those after it, and what is posted from then on, are flushed.
 func (l *life) sent(c rnic.Completion) {
 	l.worked = true
+	l.failed(&c)
 	if c.Status != rnic.Success && !l.q.way.failed.Swap(true) && c.Status == rnic.Flushed {
 		c.Status = rnic.RetryExceeded
 	}
@@ -76,6 +77,7 @@ func (l *life) sent(c rnic.Completion) {
 func (l *life) received(c rnic.Completion) {
 	w := &l.q.way
 	l.worked = true
+	l.failed(&c)
 	switch c.Status {
 	case rnic.Flushed:
 		w.keep(c.ID)
@@ -88,11 +90,19 @@ func (l *life) received(c rnic.Completion) {
 	l.q.received(c)
 }
 
+// failed keeps, for what is flushed after it, which Terminate has ended it.
+func (l *life) failed(c *rnic.Completion) {
+	if c.Terminate != 0 {
+		l.q.way.terminate.Store(c.Terminate)
+	}
+}
+
 // watch waits for the end.
-func (l *life) watch() {
+func (l *life) watch(told func()) {
 	<-l.rnic.Done()
 	close(l.watched)
 	l.q.way.lifeOver(l)
+	told()
 }
 
 // end aborts it, and returns when nothing of it completes any more.

@@ -459,6 +459,7 @@ func (e *Engine) leave() {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
+		defer e.endings.settle()
 		if !e.ownTCP {
 			e.acknowledgeAll()
 			return

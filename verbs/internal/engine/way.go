@@ -45,6 +45,7 @@ type way struct {
 	challenge [16]byte             // that the next Request must answer; zero: not drawn yet
 	answers   [16]byte             // the peer's challenge, for who connects; zero: not heard yet
 	current   atomic.Pointer[life] // that sends; nil: not in service
+	terminate atomic.Uint32        // wq.CQE's Terminate: of the last that has ended a life
 	failed    atomic.Bool          // a completion has told why, or the program has asked for the end
 	timer     *time.Timer          // until requests are unanswered
 	retry     rnic.Retry           // after what time; how long a receiver may be not ready
@@ -431,7 +432,7 @@ func (w *way) lifeOver(l *life) {
 	}
 	over, era, peer := w.state == wayOver, w.era, w.peer
 	w.mu.Unlock()
-	w.q.engine.tellLog("ended, 0x%06x with %v: %v", w.q.number, peer, err)
+	w.q.engine.tellEnd(err, "ended, 0x%06x with %v: %s", w.q.number, peer, why(err))
 	if event {
 		w.q.ctx.tell(kind, &w.q.subject)
 	}
@@ -533,6 +534,7 @@ func (w *way) reset() {
 	w.mu.Lock()
 	w.stop, w.seeker = nil, nil
 	w.mu.Unlock()
+	w.terminate.Store(0)
 	q.half, q.underway, q.abort = false, waiting.Underway{}, sync.Once{}
 	q.sends.restart()
 	q.recvs.restart()
@@ -576,12 +578,14 @@ func (w *way) flush() {
 		w.flushSend(&r.WQE)
 	}
 	for _, id := range w.kept {
-		q.received(rnic.Completion{ID: id, Op: rnic.OpRecv, Status: rnic.Flushed})
+		q.received(rnic.Completion{ID: id, Op: rnic.OpRecv, Status: rnic.Flushed,
+			Terminate: w.terminate.Load()})
 	}
 	w.kept = nil
 	for n := q.recvs.peek(r); n > 0 && q.srq == nil; n = q.recvs.peek(r) {
 		q.recvs.taken(n)
-		q.received(rnic.Completion{ID: r.ID, Op: rnic.OpRecv, Status: rnic.Flushed})
+		q.received(rnic.Completion{ID: r.ID, Op: rnic.OpRecv, Status: rnic.Flushed,
+			Terminate: w.terminate.Load()})
 	}
 }
 
@@ -591,7 +595,7 @@ func (w *way) flushSend(e *wq.WQE) {
 	if !w.failed.Swap(true) {
 		st = rnic.RetryExceeded
 	}
-	w.q.sent(rnic.Completion{ID: e.ID, Op: e.Op, Status: st})
+	w.q.sent(rnic.Completion{ID: e.ID, Op: e.Op, Status: st, Terminate: w.terminate.Load()})
 }
 
 // heard is called when the first message may have come.

@@ -214,13 +214,24 @@ struct rv_cqe {
 	uint32_t written;
 	uint32_t seq; /* Publish */
 	/*
+	 * Terminate, of a request that failed, is that which ended the stream (RFC 5040 section 4.8), as
+	 * TerminateOf puts it; 0: none did
+	 */
+	uint32_t terminate;
+	/*
 	 * BesideSend: the immediate data is the first 4 octets of Immediate, and came with a Send, whose
 	 * octets are in the buffer.
 	 */
 	uint8_t beside_send;
-	uint8_t pad0[15];
+	uint8_t pad0[11];
 };
 _Static_assert(sizeof(struct rv_cqe) == 64, "");
+
+/* Which end has sent a Terminate, in CQE.Terminate. */
+enum {
+	RV_TERMINATE_PEER = 65536,
+	RV_TERMINATE_OWN = 131072,
+};
 
 /* Limits of a process. */
 enum {
