@@ -268,13 +268,14 @@ func requireLinks(t *testing.T, root string, files []string) {
 func TestInstalledSwitchConfiguration(t *testing.T) {
 	ns := newNamespace(t)
 	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "programs"), 0o755)) // as the unit does
 	text := strings.ReplaceAll(readFile(t, filepath.Join(repository, "packaging/switch.toml")),
 		"/run/rnicd-switch", dir)
 	commands := regexp.MustCompile(`# rnicd (perf .*)`).FindAllStringSubmatch(text, -1)
 	require.Len(t, commands, 2)
 	s := &switched{namespace: ns, process: ns.rnicd(t, "switch", "--config", configured(t, text))}
 	s.Expect(t, 1, "msg=ready ")
-	info, err := os.Stat(filepath.Join(dir, "programs.sock"))
+	info, err := os.Stat(filepath.Join(dir, "programs/switch.sock"))
 	require.NoError(t, err)
 	require.Equal(t, os.ModeSocket|0o660, info.Mode())
 	server := ns.rnicd(t, append(strings.Fields(commands[0][1]), "--no-dad")...)
