@@ -31,7 +31,8 @@
 #   make install [DESTDIR=] [PREFIX=/usr/local]
 #                              program, libraries, manual pages, completion, systemd unit, examples;
 #                              make uninstall removes them
-#   make deb                   a Debian package: build/rnicd_VERSION_ARCH.deb
+#   make deb                   Debian packages: build/rnicd_VERSION_ARCH.deb, and rnicd-verbs, only
+#                              what rnicd run needs
 #   make container [BASE=debian:12]
 #                              an image, by podman or buildah (packaging/Containerfile)
 #   make reference             generates the references of configuration and metrics, the packet's
@@ -115,17 +116,22 @@ libraries:
 	    echo "not built: the libraries of verbs, for C programs: infiniband/verbs.h or" \
 	    "rdma/rdma_cma.h is missing; install libibverbs-dev and librdmacm-dev")
 
+# rnicd for containers and rnicd-verbs: linked with nothing.
+.PHONY: portable
+portable:
+	CGO_ENABLED=0 $(GO) build $(BUILD) -o build/portable/rnicd ./cmd/rnicd
+
 # Where everything goes that make install installs; make uninstall reads the same. PREFIX=/usr is
 # where systemd looks, and /usr/local too, for units, users and completion.
-install: build
-	@LIBRARIES="$(LIBRARIES)" DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" SYSCONFDIR="$(SYSCONFDIR)" \
+install: build portable
+	@LIBRARIES="$(LIBRARIES)" PORTABLE=build/portable/rnicd DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" SYSCONFDIR="$(SYSCONFDIR)" \
 	    packaging/install.sh install
 
 uninstall:
 	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" SYSCONFDIR="$(SYSCONFDIR)" packaging/install.sh uninstall
 
-deb: build
-	@LIBRARIES="$(LIBRARIES)" GO="$(GO)" packaging/deb.sh
+deb: build portable
+	@LIBRARIES="$(LIBRARIES)" PORTABLE=build/portable/rnicd GO="$(GO)" packaging/deb.sh
 
 container:
 	@BASE="$(BASE)" CAPABILITIES="$(CAPABILITIES)" packaging/container.sh

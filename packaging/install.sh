@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Installs bin/rnicd, or PROGRAM, with its manual pages, unit and documents; or removes them.
-# LIBRARIES is the folder of the libraries of rnicd run; without it they are left out.
+# LIBRARIES is the folder of the libraries of rnicd run; without it they are left out. PORTABLE is
+# an rnicd that is linked with nothing, for containers; without it they have the libraries only.
 #   DESTDIR=... PREFIX=/usr/local SYSCONFDIR=/etc install.sh install | uninstall
 # A configuration that exists is neither changed nor removed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 umask 022 # what is installed is readable for all
-program=${PROGRAM:-bin/rnicd} libraries=${LIBRARIES:-} prefix=$PREFIX root=${DESTDIR}$PREFIX
+program=${PROGRAM:-bin/rnicd} libraries=${LIBRARIES:-} portable=${PORTABLE:-} prefix=$PREFIX root=${DESTDIR}$PREFIX
 bin=$root/bin man=$root/share/man doc=$root/share/doc/rnicd data=$root/share/rnicd lib=$root/lib/rnicd
 bash=$root/share/bash-completion/completions fish=$root/share/fish/vendor_completions.d
 unit=$root/lib/systemd/system sysusers=$root/lib/sysusers.d tmpfiles=$root/lib/tmpfiles.d
@@ -24,12 +25,16 @@ install)
     mode=755 put "$program" "$bin/rnicd"
     mode=755 put hugepages/setup.sh "$data/hugepages/setup.sh"
 
-    rm -rf "$lib" # of another version
+    rm -rf "$lib" "$data/cdi.json" # of another version
     if [ -n "$libraries" ]; then
         put "$libraries/librnicd_verbs.so" "$lib/librnicd_verbs.so"
         put "$libraries/librnicd_engine.so" "$lib/librnicd_engine.so"
         mkdir -p "$lib/standin"
         cp -P "$libraries"/standin/*.so* "$lib/standin/"
+        [ -z "$portable" ] || mode=755 put "$portable" "$lib/rnicd"
+        # What rnicd cdi write writes, for packages.
+        "$program" cdi write --print --lib "$lib" | sed "s,\"$(realpath -s "$lib")\",\"$prefix/lib/rnicd\"," >"$tmp/cdi.json"
+        put "$tmp/cdi.json" "$data/cdi.json"
     else
         echo "install: the libraries of rnicd run are left out: building them takes gcc, libibverbs-dev, librdmacm-dev" >&2
     fi

@@ -568,17 +568,30 @@ func childOf(t *testing.T, pid int) string {
 	return strings.TrimSpace(readFile(t, fmt.Sprintf("/proc/%d/task/%d/children", pid, pid)))
 }
 
-// debian makes the package, as version 0.0.1.
-func debian(t *testing.T) (path string) {
+// debian makes the packages, as version 0.0.1: rnicd, and, with the libraries, rnicd-verbs.
+func debian(t *testing.T) (paths []string) {
 	t.Helper()
 	need(t, "dpkg-shlibdeps", "dpkg-dev")
 	cmd := exec.Command("packaging/deb.sh")
 	cmd.Dir = repository
 	cmd.Env = append(os.Environ(), "PROGRAM="+programPath(t), "LIBRARIES="+librariesPath(t),
-		"OUT="+t.TempDir(), "DEB_VERSION=0.0.1", "SOURCE_DATE_EPOCH=1700000000")
+		"PORTABLE="+portablePath(t), "OUT="+t.TempDir(), "DEB_VERSION=0.0.1",
+		"SOURCE_DATE_EPOCH=1700000000")
 	out, err := cmd.Output()
 	require.NoError(t, err, "%s", out)
-	return strings.TrimSpace(string(out))
+	return strings.Fields(string(out))
+}
+
+// dpkgRoot is an empty system for dpkg.
+func dpkgRoot(t *testing.T) (root string) {
+	t.Helper()
+	root = t.TempDir()
+	for _, dir := range []string{"var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers",
+		"etc", "run"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644))
+	return root
 }
 
 // The package has what make install installs, depends on what the program is linked with, and has
@@ -588,7 +601,7 @@ func TestDebianPackage(t *testing.T) {
 	if testing.Short() { // make test-all
 		return
 	}
-	first := debian(t)
+	first := debian(t)[0]
 	run := func(name string, args ...string) string {
 		t.Helper()
 		out, err := exec.Command(name, args...).CombinedOutput()
@@ -613,12 +626,7 @@ func TestDebianPackage(t *testing.T) {
 	if os.Geteuid() != 0 {
 		skip.Missing(t, "needs root to install a package")
 	}
-	root := t.TempDir()
-	for _, dir := range []string{"var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers",
-		"etc", "run"} {
-		require.NoError(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
-	}
-	require.NoError(t, os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644))
+	root := dpkgRoot(t)
 	dpkg := func(args ...string) {
 		t.Helper()
 		run("dpkg", append([]string{"--root=" + root, "--force-script-chrootless", "--force-depends",
@@ -631,6 +639,11 @@ func TestDebianPackage(t *testing.T) {
 	run("dpkg-deb", "-Zgzip", "-z1", "-b", filepath.Join(next, "tree"), second)
 	config := filepath.Join(root, "etc/rnicd/rnicd.toml")
 	dpkg("--install", first)
+	described := filepath.Join(root, "etc/cdi/rnicd.json")
+	if librariesPath(t) != "" {
+		require.Contains(t, readFile(t, described), `"hostPath": "/usr/lib/rnicd"`)
+		require.NotContains(t, readFile(t, described), "/tmp/")
+	}
 	passwd := readFile(t, filepath.Join(root, "etc/passwd"))
 	require.Contains(t, passwd, "rnicd:x:")
 	info, err := os.Stat(config)
@@ -646,6 +659,13 @@ func TestDebianPackage(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(root, "usr/lib/rnicd"))
 	require.FileExists(t, config)
 	require.NoFileExists(t, filepath.Join(root, "usr/bin/rnicd"))
+	require.NoFileExists(t, described)
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "run/cdi"), 0o755))
+	for _, name := range []string{"rnicd-switch.json", "rnicd-switch-secret.json"} {
+		require.NoError(t, os.WriteFile(filepath.Join(root, "run/cdi", name), nil, 0o600))
+	}
 	dpkg("--purge", "rnicd")
 	require.NoDirExists(t, filepath.Join(root, "etc/rnicd"))
+	require.NoDirExists(t, filepath.Join(root, "etc/cdi"))
+	require.Empty(t, installed(t, filepath.Join(root, "run")))
 }
