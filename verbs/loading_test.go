@@ -237,3 +237,32 @@ var newerSymbols = map[string][]string{
 }
 
 var exported = regexp.MustCompile(`(?m) [TBD] (\w+@@?\w[\w.]*)$`)
+
+// The loader of musl cannot take the library: it ends the program, and says what is missing. rnicd
+// run does not start the program.
+func TestMusl(t *testing.T) {
+	cc, err := exec.LookPath("musl-gcc")
+	if err != nil {
+		skip.Missing(t, "no musl-gcc: apt-get install musl-tools")
+	}
+	l := newLab(t)
+	source, program := filepath.Join(t.TempDir(), "nothing.c"), filepath.Join(t.TempDir(), "nothing")
+	require.NoError(t, os.WriteFile(source, []byte("int main(void) { return 0; }\n"), 0o644))
+	out, err := exec.Command(cc, "-o", program, source).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.NoError(t, exec.Command(program).Run())
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), "LD_PRELOAD="+filepath.Join(l.dir, "librnicd_verbs.so"))
+	out, err = cmd.CombinedOutput()
+	require.Error(t, err)
+	require.Regexp(t, "librnicd_needs_glibc_2_34_or_later_this_is_musl: symbol not found\n", string(out))
+	p := l.run("musl", program)
+	require.Equal(t, 1, p.Wait(t), "%s", p)
+	require.Equal(t, "rnicd: "+program+" is made for musl: the libraries of rnicd run need glibc "+
+		"2.34 or later, in a container that of its image\n", p.String())
+	cmd = exec.Command("true")
+	cmd.Env = append(os.Environ(), "LD_PRELOAD="+filepath.Join(l.dir, "librnicd_verbs.so"))
+	out, err = cmd.CombinedOutput()
+	require.NoError(t, err)
+	require.Empty(t, string(out))
+}

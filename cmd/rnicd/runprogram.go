@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -185,6 +186,10 @@ func runProgram(lib string, args, env []string) error {
 	if err != nil {
 		return err
 	}
+	if ofMusl(path) {
+		return fmt.Errorf("%s is made for musl: the libraries of rnicd run need glibc 2.34 or later, in a "+
+			"container that of its image", path)
+	}
 	if why := notLoaded(path); why != "" {
 		fmt.Fprintf(os.Stderr, "rnicd: %s %s: it runs without %s and finds no device of rnicd\n", path,
 			why, verbsLibrary)
@@ -270,6 +275,23 @@ func notLoaded(path string) string {
 		return "runs with other rights than its caller's (setuid, setgid or capabilities)"
 	}
 	return ""
+}
+
+// ofMusl says whether the loader of a program is that of musl, with which it ends when it finds the
+// library.
+func ofMusl(path string) bool {
+	f, err := elf.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			name, err := io.ReadAll(io.LimitReader(p.Open(), unix.PathMax))
+			return err == nil && strings.HasPrefix(filepath.Base(string(name)), "ld-musl-")
+		}
+	}
+	return false
 }
 
 // otherRights says whether exec gives the program other rights than this process has. The loader

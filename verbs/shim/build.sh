@@ -12,7 +12,7 @@ trap 'rm -rf "$made"' EXIT
 flags="-std=gnu11 ${CFLAGS:--O2 -g} -fPIC -Wall -Wextra -Werror"
 # Where CFLAGS name a sanitizer, it calls the C library before it is ready: what stands in front of
 # that is built without.
-early="signals files directories paths"
+early="signals files directories paths glibc"
 for name in $early; do
 	$cc $flags -fno-sanitize=all -c -o "$made/$name.o" "$here/$name.c"
 	set -- "$@" "$made/$name.o"
