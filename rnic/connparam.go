@@ -46,6 +46,12 @@ type ConnParam struct {
 	// Accept ignores it.
 	KeepRejected bool
 
+	// Check, if set, is called with the private data of the Reply that accepts, before the connection
+	// is in service: nothing has been sent after the Request, and nothing of the peer's is placed. An
+	// error ends the connection, and is Connect's. It runs where the connection is driven, so it must
+	// not block, and what it is given is good for the call. Accept ignores it.
+	Check func(private []byte) error
+
 	// LocalAddr is this end of a connection to be: an address, a port, or both; what is zero is
 	// chosen. Errors of Connect are stack.ErrNotLocal, where we have no such address, and
 	// stack.ErrPortUsed, where a listener, a Binding or another connection's LocalAddr has the
@@ -239,8 +245,8 @@ func (c *ConnParam) param() connect.Param {
 		Named: c.Dialect != 0, PrivateData: c.PrivateData,
 		PrivateDataMax: cmp.Or(c.PrivateDataMax, mpa.PrivateDataMax),
 		PeerToPeer:     c.PeerToPeer, RTR: mpa.RTRKinds(c.RTR), IRD: c.IRD, ORD: c.ORD, ORDMin: c.ORDMin,
-		KeepRejected: c.KeepRejected,
-		UserTimeout:  c.UserTimeout, NoMarkers: c.NoMarkers, NoCRC: c.NoCRC, DropBadCRC: c.DropBadCRC,
+		KeepRejected: c.KeepRejected, Check: c.Check,
+		UserTimeout: c.UserTimeout, NoMarkers: c.NoMarkers, NoCRC: c.NoCRC, DropBadCRC: c.DropBadCRC,
 		PackFull:        c.Packing == PackFull,
 		AllowHalfClosed: c.AllowHalfClosed, Acknowledged: c.Acknowledged,
 		WakeUp: c.Quirks.WakeUp, Local: unmapped(c.LocalAddr),

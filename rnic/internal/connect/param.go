@@ -17,8 +17,9 @@ type Param struct {
 	PrivateDataMax int
 	IRD, ORD       int
 	ORDMin         int
-	Local          netip.AddrPort // an Initiator's end; what is zero is chosen
-	Bound          *Binding       // that has its port, or nil
+	Local          netip.AddrPort             // an Initiator's end; what is zero is chosen
+	Bound          *Binding                   // that has its port, or nil
+	Check          func(private []byte) error // nil: none
 
 	UserTimeout time.Duration
 	WakeUp      time.Duration

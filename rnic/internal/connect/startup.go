@@ -305,6 +305,12 @@ func (c *Connection) replied(f mpa.Frame) {
 		c.Fail(err)
 		return
 	}
+	if check := c.endpoint.param.Check; err == nil && check != nil {
+		if err := check(t.PrivateData); err != nil {
+			c.Fail(err)
+			return
+		}
+	}
 	c.endpoint.Private = append([]byte(nil), t.PrivateData...)
 	if err == nil {
 		err = c.possible(c.endpoint, &t)

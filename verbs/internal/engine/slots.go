@@ -50,6 +50,7 @@ func (e *Engine) claim() (*slot, error) {
 		_, _ = rand.Read(start[:])
 		s, err := claimSlot(e.adapter, e.ownTCP, binary.NativeEndian.Uint32(start[:]))
 		if err != nil {
+			e.tellError("%v", err)
 			return nil, err
 		}
 		e.slot = s

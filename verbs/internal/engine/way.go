@@ -12,6 +12,7 @@ import (
 	"github.com/rnicd/rnicd/internal/awake"
 	"github.com/rnicd/rnicd/internal/waiting"
 	"github.com/rnicd/rnicd/internal/wq"
+	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -238,6 +239,7 @@ func (w *way) attempt(ctx context.Context) error {
 	defer cancel()
 	asks := w.request()
 	param := w.param(asks)
+	param.Check = func(private []byte) error { return w.checkReply(private, asks) }
 	if w.within() {
 		err = w.startWithin(ctx, l, param)
 	} else {
@@ -245,9 +247,6 @@ func (w *way) attempt(ctx context.Context) error {
 	}
 	if err == nil {
 		err = l.rnic.StartupOver(ctx)
-	}
-	if err == nil {
-		err = w.checkReply(l.rnic.PeerPrivateData(), asks)
 	}
 	if err != nil {
 		err = w.rejected(err, asks)
@@ -291,7 +290,7 @@ func (w *way) rejected(err error, asks *hello) error {
 		case h.answer != accepted:
 			return errors.New("refused: " + h.answer.String())
 		}
-	case errors.As(err, &revision), errors.As(err, &frame):
+	case errors.As(err, &revision), errors.As(err, &frame) && frame.Code != mpa.ErrConnection:
 		return errors.Join(errForeign, err)
 	}
 	return err
