@@ -243,8 +243,9 @@ func unmapped(a netip.AddrPort) netip.AddrPort {
 func (c *ConnParam) param() connect.Param {
 	p := connect.Param{
 		Named: c.Dialect != 0, PrivateData: c.PrivateData,
-		PrivateDataMax: cmp.Or(c.PrivateDataMax, mpa.PrivateDataMax),
-		PeerToPeer:     c.PeerToPeer, RTR: mpa.RTRKinds(c.RTR), IRD: c.IRD, ORD: c.ORD, ORDMin: c.ORDMin,
+		PrivateDataMax: int32(cmp.Or(c.PrivateDataMax, mpa.PrivateDataMax)),
+		PeerToPeer:     c.PeerToPeer, RTR: mpa.RTRKinds(c.RTR), IRD: c.IRD, ORD: c.ORD,
+		ORDMin:       int32(c.ORDMin),
 		KeepRejected: c.KeepRejected, Check: c.Check,
 		UserTimeout: c.UserTimeout, NoMarkers: c.NoMarkers, NoCRC: c.NoCRC, DropBadCRC: c.DropBadCRC,
 		PackFull:        c.Packing == PackFull,

@@ -115,7 +115,7 @@ func newKernelConnection(h *Host, nc *net.TCPConn,
 func (c *Connection) initiate(e *Endpoint, tries []mpa.Dialect) {
 	c.engine, c.endpoint = e.engine, e
 	c.dialect, c.older = tries[0], tries[1:]
-	c.privateMax = e.param.PrivateDataMax
+	c.privateMax = int(e.param.PrivateDataMax)
 }
 
 // respondFor makes c a Responder's connection.

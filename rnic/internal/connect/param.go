@@ -14,9 +14,9 @@ const TriesMax = 2
 // checked. rnic.ConnParam says what each field does.
 type Param struct {
 	PrivateData    []byte
-	PrivateDataMax int
+	PrivateDataMax int32
+	ORDMin         int32
 	IRD, ORD       int
-	ORDMin         int
 	Local          netip.AddrPort             // an Initiator's end; what is zero is chosen
 	Bound          *Binding                   // that has its port, or nil
 	Check          func(private []byte) error // nil: none

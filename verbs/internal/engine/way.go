@@ -12,7 +12,6 @@ import (
 	"github.com/rnicd/rnicd/internal/awake"
 	"github.com/rnicd/rnicd/internal/waiting"
 	"github.com/rnicd/rnicd/internal/wq"
-	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -271,6 +270,9 @@ func (w *way) request() *hello {
 // errChallenged is about a Request whose proof was none of this connection.
 var errChallenged = errors.New("refused: " + proveAgain.String())
 
+// connectionLost is the code of an rnic.MPAError where TCP ended.
+const connectionLost = 1
+
 // rejected is err, or why the peer has refused what this end asked.
 func (w *way) rejected(err error, asks *hello) error {
 	var no *rnic.RejectedError
@@ -290,7 +292,7 @@ func (w *way) rejected(err error, asks *hello) error {
 		case h.answer != accepted:
 			return errors.New("refused: " + h.answer.String())
 		}
-	case errors.As(err, &revision), errors.As(err, &frame) && frame.Code != mpa.ErrConnection:
+	case errors.As(err, &revision), errors.As(err, &frame) && frame.Code != connectionLost:
 		return errors.Join(errForeign, err)
 	}
 	return err
