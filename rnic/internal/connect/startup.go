@@ -152,7 +152,9 @@ func (c *Connection) start(t *mpa.Terms) {
 		Terms: t, Responder: !c.initiates(), Opened: c.initiates() || t.Dialect == mpa.Culley02,
 		EMSS: c.Transport.EMSS(), Peer: peerKey(c.Peer.Addr()),
 		Reader: c.Reader, Pool: c.Pool, BufsMax: c.bufsMax(), Shared: c.shared,
-		DropBadCRC: c.dropBadCRC, PackFull: c.packFull, Acknowledged: conn.Acknowledged,
+		InOrder: c.InOrder, DropBadCRC: c.dropBadCRC, PackFull: c.packFull,
+		Acknowledged: conn.Acknowledged,
+
 		Fill: c.InOrder, // a segment is an skb, and what the kernel does costs more than an FPDU
 	})
 }

@@ -83,6 +83,7 @@ type StartOptions struct {
 	BufsMax int     // Bufs that it may keep for reassembly
 	Shared  *Shared // nil: what it needs is its own
 
+	InOrder    bool // octets come in order, all of them
 	DropBadCRC bool
 	PackFull   bool
 	Fill       bool // cuts messages so that segments are full, as PackFull does, and waits for none

@@ -38,6 +38,10 @@ const (
 	TerminateLenMax = 64
 )
 
+// pendingInOrder is how many messages may wait for Delivery where octets come in order: each is
+// delivered before the next is placed.
+const pendingInOrder = 64
+
 // pendingMax is how many messages of an engine may wait for earlier octets.
 func pendingMax(emss int) int { return max(PendingMin, 2*(emss/fpduLenMin+roomSpare)) }
 

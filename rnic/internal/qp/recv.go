@@ -79,6 +79,9 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 		Table: q.Table, Domain: q.Domain, Stream: q.Stream, Version: ag.Version,
 		PendingMax: pendingMax(o.EMSS),
 	}
+	if o.InOrder && !o.Acknowledged {
+		dc.PendingMax = pendingInOrder
+	}
 	if s := o.Shared; s == nil {
 		r.batch, r.ranges = new(batch), make([]wq.SGE, q.SGEMax)
 	} else {

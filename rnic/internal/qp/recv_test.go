@@ -129,6 +129,26 @@ func (r *receiver) offer(off, end int) bool {
 // arrive gives the Engine stream[off:end], and it takes them.
 func (r *receiver) arrive(off, end int) { require.True(r.t, r.offer(off, end)) }
 
+// Where octets come in order there is little room for messages that wait, for none does, however
+// many are in a segment.
+func TestMessagesInOrderNeedNoRoom(t *testing.T) {
+	for _, inOrder := range []bool{false, true} {
+		r := startReceiver(t, 8, func(_ *Config, o *StartOptions) { o.EMSS, o.InOrder = 65_483, inOrder })
+		require.Equal(t, inOrder, r.recv.ddp.Room() <= pendingInOrder)
+		const messages = pendingInOrder + 1
+		for range messages {
+			r.emptyWrite()
+		}
+		for off := 0; off < len(r.stream); off += 1920 {
+			end := min(off+1920, len(r.stream))
+			r.arrive(off, end)
+			r.LeftEdge(uint64(end))
+		}
+		require.NoError(t, r.recv.fault)
+		require.EqualValues(t, messages, r.recv.writes)
+	}
+}
+
 // A Terminate that was placed ahead of a gap ends the stream when the left edge passes it, not when
 // something else arrives.
 func TestTerminateAheadOfAGap(t *testing.T) {
