@@ -88,7 +88,7 @@ func TestWrongEnvironment(t *testing.T) {
 	l := newLab(t)
 	p := l.runOn("--pmd tap --addr 10.9.0.2", "ibverbs-utils", "ibv_devinfo")
 	require.NotZero(t, p.Wait(t))
-	p.Expect(t, 1, `RNICD_ADDRESSES: "10.9.0.2": want an address with its prefix length`)
+	p.Expect(t, 1, `rnicd: --addr: "10.9.0.2": want an address with its prefix length`)
 	cmd := exec.Command("ibv_devinfo")
 	cmd.Env = append(os.Environ(), "LD_PRELOAD="+filepath.Join(l.dir, "librnicd_verbs.so"),
 		"RNICD_PMD=tap", "RNICD_ADDR=10.9.0.2/24", "RNICD_MTU=1")

@@ -1,14 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -63,6 +66,9 @@ environment variables, RNICD_PMD, RNICD_ADDR and so on (docs/guides/verbs.md). T
 ` + engineLibrary + `, are looked for beside rnicd, and in ../lib/rnicd and ../lib from there.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if o.counters {
+				return errors.New("--counters: run has none, for the program is not rnicd's own: leave it out")
+			}
 			env := o.environ(file, verbose)
 			switch peer {
 			case "":
@@ -110,6 +116,7 @@ environment variables, RNICD_PMD, RNICD_ADDR and so on (docs/guides/verbs.md). T
 	o.flags(f)
 	f.Lookup("pmd").DefValue = "kernel"
 	f.Lookup("addr").DefValue = ""
+	_ = f.MarkHidden("counters") // the flag is there
 	f.SetInterspersed(false)
 	return c
 }
@@ -125,6 +132,25 @@ var runVariables = map[string]string{
 	"capture": "CAPTURE", "congestion": "TCP_CONGESTION", "rto-min": "TCP_RTO_MIN",
 	"pto-min": "TCP_PTO_MIN", "pacing": "TCP_PACING",
 	"ecn": "TCP_ECN", "dial-ports": "DIAL_PORTS", "dad": "DAD", "mac": "MAC",
+}
+
+// flagsFor has a text about variables of a port name the flags instead that the user would give: of
+// each variable that does not stand in the user's own environment.
+func flagsFor(text string, own []string) string {
+	others := map[string]string{"ADDR": "ADDRESSES", "PMD": "DRIVER"} // as portfile has them
+	names := maps.Clone(runVariables)
+	delete(names, "core") // cores
+	names["config"], names["no-offload"] = "CONFIG", "OFFLOAD"
+	for flag, name := range names {
+		both := []string{name, cmp.Or(others[name], name)}
+		if !slices.ContainsFunc(own, func(v string) bool {
+			return strings.HasPrefix(v, "RNICD_"+both[0]+"=") || strings.HasPrefix(v, "RNICD_"+both[1]+"=")
+		}) {
+			text = regexp.MustCompile(`\bRNICD_(`+strings.Join(both, "|")+`)\b`).
+				ReplaceAllLiteralString(text, "--"+flag)
+		}
+	}
+	return text
 }
 
 // environ is what the flags given say, as portfile.Environment reads it.
@@ -176,7 +202,7 @@ func runProgram(lib string, args, env []string) error {
 		return err
 	}
 	if _, err := portfile.GuardOf(env); err != nil {
-		return err
+		return errors.New(flagsFor(err.Error(), os.Environ()))
 	}
 	library, err := findLibrary(lib)
 	if err != nil {

@@ -37,3 +37,17 @@ func TestRunEnvironment(t *testing.T) {
 		}
 	})
 }
+
+// What is wrong is told by the name that the user gave it: a flag's, or the variable's of an
+// environment that was there before.
+func TestRunTellsFlags(t *testing.T) {
+	for want, c := range map[string]struct{ text, own string }{
+		`--addr: missing`:                       {"RNICD_ADDRESSES: missing", "HOME=/"},
+		`RNICD_ADDRESSES: missing`:              {"RNICD_ADDRESSES: missing", "RNICD_ADDR=1"},
+		`--pmd: "tab"; --rto-min: no`:           {`RNICD_DRIVER: "tab"; RNICD_TCP_RTO_MIN: no`, ""},
+		`--config and RNICD_MTU: give only one`: {"RNICD_CONFIG and RNICD_MTU: give only one", "RNICD_MTU=9"},
+		`RNICD_MTUS: unknown`:                   {"RNICD_MTUS: unknown", ""},
+	} {
+		require.Equal(t, want, flagsFor(c.text, []string{c.own}))
+	}
+}
