@@ -157,7 +157,7 @@ func (o *nicOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.ecn, "ecn", false, "ask for ECN, and accept it (RFC 3168)")
 	f.StringVar(&o.dad, "dad", dadAuto,
 		"how to look whether another host has our addresses: quick, a third of a second; full, the 4 "+
-			"to 7 s of RFC 5227 and 1 to 2 s of RFC 4862; auto: quick on a TAP, full on a NIC")
+			"to 7 s of RFC 5227 and 1 to 2 s of RFC 4862; auto: quick on a TAP or memif, full on a NIC")
 	f.BoolVar(&o.noDAD, "no-dad", false,
 		"use addresses at once, without looking whether another host has them")
 	f.StringVar(&o.mac, "mac", "",

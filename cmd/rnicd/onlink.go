@@ -51,8 +51,8 @@ func (o *nicOptions) givenMAC() (mac [6]byte, err error) {
 }
 
 // dadPolicy says how the addresses are checked. At the other end of a TAP is the kernel of this
-// host, which answers at once; a server there need not wait for 4 to 7 s. A NIC takes
-// the RFCs' times.
+// host, and of a memif a process, which answer at once; a server there need not wait for 4 to 7 s.
+// A NIC takes the RFCs' times.
 func (o *nicOptions) dadPolicy() port.DAD {
 	switch {
 	case o.noDAD:

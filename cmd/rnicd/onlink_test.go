@@ -29,6 +29,8 @@ func TestLinkFlags(t *testing.T) {
 		"":                                   true,
 		"--dad full":                         false,
 		"--pmd dpdk":                         true,
+		"--pmd memif --socket x":             true,
+		"--pmd memif --socket x --dad full":  false,
 		"--pmd dpdk --dev net_tap1":          true,
 		"--pmd dpdk --pci 0000:01:00.0":      false,
 		"--pmd dpdk --dev net_af_packet0":    false,

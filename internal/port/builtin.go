@@ -33,7 +33,8 @@ func Builtin() Drivers {
 		{Name: "dpdk", RoomMin: dpdkRoomMin, Check: checkDPDK, Option: dpdkOption, Open: openDPDK,
 			Claims: claimsOfDPDK, QuickDAD: quickDPDK, Node: nodeOfPCI},
 		{Name: "memif", Interrupts: true, MTUMax: memif.MTUMax, Check: checkMemif, Open: openMemif,
-			Lends: func(c *Config) bool { return !c.Serve }},
+			Lends:    func(c *Config) bool { return !c.Serve },
+			QuickDAD: func(*Config) bool { return true }},
 		{Name: "kernel", Sockets: true},
 	}
 }

@@ -50,7 +50,7 @@ type DAD int
 
 // The ways.
 const (
-	DADAuto  DAD = iota // quick where the driver says that the kernel of this host is at the other end
+	DADAuto  DAD = iota // quick where the driver says that the other end answers at once
 	DADQuick            // a third of a second
 	DADFull             // the 4 to 7 s of RFC 5227 and 1 to 2 s of RFC 4862
 	DADNone             // use addresses at once

@@ -30,7 +30,7 @@ type Driver struct {
 	// Lends, if set, says that packet memory is shared with another process: it lies in an arena of
 	// its own then, backed by a memfd.
 	Lends func(*Config) bool
-	// QuickDAD, if set, says that the kernel of this host is at the other end, which answers at once.
+	// QuickDAD, if set, says that the other end answers at once: this host's kernel, or a process.
 	QuickDAD func(*Config) bool
 	// Node, if set, is the NUMA node of the device, or hugepages.AnyNode.
 	Node func(*Config) int

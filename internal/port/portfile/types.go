@@ -34,7 +34,7 @@ type Port struct {
 	VLAN        uint16   `toml:"vlan" default:"0" want:"1 to 4094, or 0" doc:"802.1Q tag of all frames; 0: untagged"`
 	MTU         int      `toml:"mtu" default:"1500" want:"576 to what the driver takes" doc:"largest IP packet, octets"`
 	MAC         string   `toml:"mac" doc:"of our side; without it a TAP has one that is the same from start to start, a memif client one of this boot and its first address, a NIC its own"`
-	DAD         string   `toml:"dad" default:"auto" want:"auto, quick, full or off" doc:"how our addresses are probed: quick, a third of a second; full, the 4 to 7 s of RFC 5227 and 1 to 2 s of RFC 4862; auto: quick on a TAP, full on a NIC; off: not"`
+	DAD         string   `toml:"dad" default:"auto" want:"auto, quick, full or off" doc:"how our addresses are probed: quick, a third of a second; full, the 4 to 7 s of RFC 5227 and 1 to 2 s of RFC 4862; auto: quick on a TAP or memif, full on a NIC; off: not"`
 
 	Queues          int    `toml:"queues" want:"1 to 64" doc:"queues of the device, each with a Poller; without it one for each of cores, or 1"`
 	Cores           string `toml:"cores" want:"as 2-5,8" doc:"CPUs that the Pollers are pinned to, one for each queue; without it where the scheduler puts them"`
