@@ -33,7 +33,7 @@
 #                              make uninstall removes them
 #   make deb                   Debian packages: build/rnicd_VERSION_ARCH.deb, and rnicd-verbs, only
 #                              what rnicd run needs
-#   make container [BASE=debian:12]
+#   make container [BASE=debian:12] [ARGS=--network=host]
 #                              an image, by podman or buildah (packaging/Containerfile)
 #   make reference             generates the references of configuration and metrics, the packet's
 #                              picture and the manual pages; reference-check compares them
@@ -134,7 +134,7 @@ deb: build portable
 	@LIBRARIES="$(LIBRARIES)" PORTABLE=build/portable/rnicd GO="$(GO)" packaging/deb.sh
 
 container:
-	@BASE="$(BASE)" CAPABILITIES="$(CAPABILITIES)" packaging/container.sh
+	@BASE="$(BASE)" CAPABILITIES="$(CAPABILITIES)" ARGS="$(ARGS)" packaging/container.sh
 
 # The test ends within five minutes of the time that it has.
 soak: build
