@@ -107,3 +107,21 @@ func TestCDIErrors(t *testing.T) {
 	out, _ := cdiSays(t, 0, "list", "--dir", dir)
 	require.Equal(t, 3, strings.Count(out, "\n"), "%s", out)
 }
+
+// The guide's switch has the devices that the guide starts containers with.
+func TestCDIOfTheGuide(t *testing.T) {
+	_, text, found := strings.Cut(readFile(t, "../../docs/guides/containers.md"),
+		"<!-- containers -->\n```toml\n")
+	require.True(t, found)
+	text, rest, found := strings.Cut(text, "```\n")
+	require.True(t, found)
+	out, _ := cdiSays(t, 0, "write", "--lib", fakeLibraries(t), "--print", "--config",
+		configured(t, text))
+	var spec specs.Spec
+	require.NoError(t, json.Unmarshal([]byte(out), &spec))
+	require.Len(t, spec.Devices, 2)
+	for _, d := range spec.Devices {
+		require.Contains(t, rest, "--device rnicd.io/rnic="+d.Name+" ")
+		require.Equal(t, "/run/rnicd-switch/programs", d.ContainerEdits.Mounts[1].HostPath)
+	}
+}

@@ -96,11 +96,11 @@ func newEngine(t *testing.T, uid int) *engine {
 	require.NoError(t, os.WriteFile(config,
 		[]byte("[containers]\ndefault_ulimits = ["+limits(t)+"]\n"), 0o644))
 	e.env = []string{"HOME=" + user, "XDG_RUNTIME_DIR=" + user + "/run", "TMPDIR=" + user + "/tmp",
-		"CONTAINERS_CONF=" + config, "PATH=" + os.Getenv("PATH")}
+		"CONTAINERS_CONF=" + config}
 
 	tar := filepath.Join(e.dir, "image.tar")
 	makeImage(t, tar)
-	e.enterAs(uid)
+	e.enterAs(t, uid)
 	e.podman(t, "import", tar, image)
 	return e
 }
@@ -128,15 +128,22 @@ func limits(t *testing.T) string {
 	return strings.Join(all, ", ")
 }
 
-// enterAs makes the user's podman the command that follows.
-func (e *engine) enterAs(uid int) {
+// enterAs makes commands that follow those of the user, for whom podman is one with flags.
+func (e *engine) enterAs(t *testing.T, uid int) {
+	t.Helper()
 	if uid != 0 {
 		id := strconv.Itoa(uid)
 		e.enter = append(e.enter, "setpriv", "--reuid="+id, "--regid="+id, "--clear-groups")
 	}
-	storage := e.dir + "/user/storage"
-	e.enter = append(e.enter, "podman", "--root", storage, "--runroot", e.dir+"/user/run",
-		"--storage-driver", "vfs", "--cgroup-manager", "cgroupfs")
+	podman, err := exec.LookPath("podman")
+	require.NoError(t, err)
+	bin := filepath.Join(e.dir, "bin")
+	require.NoError(t, os.Mkdir(bin, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "podman"), fmt.Appendf(nil, `#!/bin/sh
+exec %s --root %s/user/storage --runroot %[2]s/user/run --storage-driver vfs \
+    --cgroup-manager cgroupfs "$@"
+`, podman, e.dir), 0o755))
+	e.env = append(e.env, "PATH="+bin+":"+os.Getenv("PATH"))
 }
 
 var linkedFile = regexp.MustCompile(`/\S+`)
@@ -178,8 +185,14 @@ func makeImage(t *testing.T, tar string) {
 	require.NoError(t, os.Chmod(tar, fs.FileMode(0o644)))
 }
 
-// start starts a command of the engine.
+// start starts a command of podman's.
 func (e *engine) start(t *testing.T, args ...string) *process {
+	t.Helper()
+	return e.command(t, append([]string{filepath.Join(e.dir, "bin/podman")}, args...)...)
+}
+
+// command starts a command as the engine's user.
+func (e *engine) command(t *testing.T, args ...string) *process {
 	t.Helper()
 	args = append(append([]string{}, e.enter...), args...)
 	cmd := exec.Command(args[0], args[1:]...)
@@ -280,6 +293,24 @@ func TestPod(t *testing.T) {
 			require.Zero(t, server.Wait(t), "%s\n%s", server, client)
 		})
 	}
+}
+
+// The command of README runs two containers.
+func TestExampleOfContainers(t *testing.T) {
+	if testing.Short() { // make test-all
+		return
+	}
+	e := newEngine(t, 0)
+	e.cdi(t)
+	script, err := filepath.Abs(filepath.Join(repository, "docs/examples/containers/pair.sh"))
+	require.NoError(t, err)
+	p := e.command(t, script, image)
+	require.Zero(t, p.Wait(t), "%s", p)
+	require.Len(t, p.Lines("^ping data: rdma-ping-"), 3, "%s", p)
+	require.Equal(t, "", e.podman(t, "ps", "--all", "--quiet"))
+	p = e.command(t, script)
+	require.Equal(t, 2, p.Wait(t), "%s", p)
+	require.Contains(t, p.String(), "usage: pair.sh IMAGE")
 }
 
 // Two containers without any network, right or writable file reach each other as programs of a
