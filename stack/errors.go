@@ -29,7 +29,6 @@ var (
 	ErrTentative      = errors.New(
 		"stack: our address is still being checked for another host that has it")
 	ErrOtherMember = errors.New("stack: the connection would belong to another poller of the group")
-	ErrGrouped     = errors.New("stack: the poller shares its addresses with others of its group")
 	ErrUnread      = fmt.Errorf("stack: octets arrived after the application had closed: %w",
 		ErrReset)
 )

@@ -3,6 +3,7 @@ package stack
 import (
 	"crypto/rand"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -18,6 +19,9 @@ const groupMax = 64
 
 // crossingSlots is how many frames may be on their way from one Poller to another.
 const crossingSlots = 128
+
+// crossingDatagrams is how many of them datagrams may take.
+const crossingDatagrams = crossingSlots / 4 * 3
 
 // Group is several Pollers that share one address: one for each queue of a port. Each connection
 // belongs to one of them. A hash of the 4-tuple says which, so either end may have opened it and
@@ -41,7 +45,9 @@ type Group struct {
 	rousers []*rouse.Rouser // of the members
 	rss     *rss            // how the port spreads; nil: by rules of its own
 
-	lock         sync.Mutex // of what New, AddAddr and RemoveAddr change
+	udp atomic.Pointer[map[uint16]int] // which member has a port; changed as a whole, with lock
+
+	lock         sync.Mutex // of what New, AddAddr, RemoveAddr and ListenUDP change
 	addrs        *iphost.Shared
 	peers        []peerCount
 	made         bool // a member; the next have its limits
@@ -157,6 +163,59 @@ func (m *groupMember) cross(b mem.Buf, to int, overheard bool) {
 	}
 	m.counters.Crossed++
 	m.group.rousers[to].Rouse()
+}
+
+// ownUDP makes a port of UDP this member's; false: another one has it.
+func (m *groupMember) ownUDP(port uint16) bool {
+	if m.group == nil {
+		return true
+	}
+	m.group.lock.Lock()
+	defer m.group.lock.Unlock()
+	ports := map[uint16]int{}
+	if old := m.group.udp.Load(); old != nil {
+		maps.Copy(ports, *old)
+	}
+	if _, taken := ports[port]; taken {
+		return false
+	}
+	ports[port] = m.index
+	m.group.udp.Store(&ports)
+	return true
+}
+
+func (m *groupMember) disownUDP(port uint16) {
+	if m.group == nil {
+		return
+	}
+	m.group.lock.Lock()
+	defer m.group.lock.Unlock()
+	ports := maps.Clone(*m.group.udp.Load())
+	delete(ports, port)
+	m.group.udp.Store(&ports)
+}
+
+// crossDatagram hands a datagram to the member that has its port. False: none has. Anybody can send
+// any number of them: they leave room for segments. One that came in fragments, in no Buf, is
+// dropped.
+func (m *groupMember) crossDatagram(b mem.Buf, port uint16) bool {
+	if m.group == nil || m.tx.mute {
+		return false
+	}
+	ports := m.group.udp.Load()
+	if ports == nil {
+		return false
+	}
+	to, ok := (*ports)[port]
+	if !ok || to == m.index {
+		return false
+	}
+	if b == mem.NoBuf || m.group.inboxes[to][m.index].ring.Len() >= crossingDatagrams {
+		m.counters.Own[DropCrossing]++
+	} else {
+		m.cross(b, to, false)
+	}
+	return true
 }
 
 // inbox is the rings from the other members; nil in this one's own place.

@@ -21,15 +21,13 @@ type DatagramReceiver interface {
 }
 
 // ListenUDP has to receive what comes to a port of UDP at any address of ours. Poller goroutine.
-// Nothing waits: what the receiver does not keep is gone. Errors: ErrPortUsed, ErrStopped, and
-// ErrGrouped of a Poller that shares its addresses, because frames come to any of them.
+// Nothing waits: what the receiver does not keep is gone. In a Group the port is this member's, to
+// which the others hand its datagrams. Errors: ErrPortUsed, ErrStopped.
 func (p *Poller) ListenUDP(port uint16, to DatagramReceiver) error {
 	switch {
 	case p.stopped || p.control.stopping.Load():
 		return ErrStopped
-	case p.cfg.Group != nil:
-		return ErrGrouped
-	case p.rx.udpPorts[port] != nil:
+	case p.rx.udpPorts[port] != nil || !p.member.ownUDP(port):
 		return fmt.Errorf("stack: UDP port %d: %w", port, ErrPortUsed)
 	}
 	if p.rx.udpPorts == nil {
@@ -40,7 +38,12 @@ func (p *Poller) ListenUDP(port uint16, to DatagramReceiver) error {
 }
 
 // CloseUDP undoes a ListenUDP. Poller goroutine.
-func (p *Poller) CloseUDP(port uint16) { delete(p.rx.udpPorts, port) }
+func (p *Poller) CloseUDP(port uint16) {
+	if p.rx.udpPorts[port] != nil {
+		delete(p.rx.udpPorts, port)
+		p.member.disownUDP(port)
+	}
+}
 
 // udp finds the receiver of a datagram; with none, found is foundNothing and drop says why:
 // DropProto, that there is no such port.
@@ -50,6 +53,9 @@ func (r *receiver) udp(b mem.Buf, remote, local *inet.Addr, tos uint8, octets []
 		return foundNothing, inet.DropProto
 	}
 	if r.udpTo = r.udpPorts[inet.UDPPort(octets)]; r.udpTo == nil {
+		if r.member.crossDatagram(b, inet.UDPPort(octets)) {
+			return foundNothing, inet.DropNone
+		}
 		return foundNothing, inet.DropProto
 	}
 	h, payload, drop := inet.ParseUDP(octets, remote, local, good)

@@ -164,6 +164,46 @@ func TestUDPUnresolved(t *testing.T) {
 	l.whole()
 }
 
+// In a Group a port is one member's, whichever frames come to: the others hand its datagrams over,
+// but no more than leave room for segments.
+func TestUDPInGroup(t *testing.T) {
+	l := groupLab(t, 3)
+	var m mailbox
+	require.NoError(t, l.hosts[2].ListenUDP(9, &m))
+	require.ErrorIs(t, l.hosts[1].ListenUDP(9, &m), ErrPortUsed)
+	d := Datagram{Local: inet.AddrFrom(l.a.addr), Remote: inet.AddrFrom(l.b.addr), LocalPort: 7,
+		RemotePort: 9}
+	const all = 60
+	sent := 0
+	l.until("all datagrams", func() bool {
+		if sent < all && l.a.SendUDP(&d, [][]byte{{byte(sent)}}) == SentOut {
+			sent++
+		}
+		return len(m.got) == all
+	})
+	seen := map[byte]bool{}
+	for i, octets := range m.data {
+		require.False(t, seen[octets[0]])
+		seen[octets[0]] = true
+		require.EqualValues(t, 9, m.got[i].LocalPort)
+	}
+	require.NotZero(t, l.hosts[1].counters().Crossed+l.hosts[3].counters().Crossed)
+
+	ring := l.hosts[2].member.inbox()[0].ring
+	for range 4 * crossingSlots {
+		require.Equal(t, SentOut, l.a.SendUDP(&d, nil))
+		l.a.Turn()
+		l.hosts[1].Turn()
+		l.hosts[3].Turn()
+	}
+	require.Equal(t, crossingDatagrams, ring.Len())
+	require.NotZero(t, l.hosts[1].counters().Own[DropCrossing])
+
+	l.hosts[2].CloseUDP(9)
+	require.NoError(t, l.hosts[1].ListenUDP(9, &m))
+	l.turns()
+}
+
 // The kernel at the other end of a TAP: datagrams both ways, of either IP, some in fragments.
 func TestKernelUDP(t *testing.T) {
 	k := tunedKernelLab(t, dual(t))

@@ -56,22 +56,31 @@ func TestDatagramsOnMemif(t *testing.T) {
 		datagrams("ib_send_bw", "", `^ 1024 +200 `),
 		datagrams("ib_send_bw", "-b -q 2", `^ 1024 +400 `),
 	} {
-		t.Run(x.name, func(t *testing.T) {
-			l := newLab(t)
-			cable := "--device roce --pmd memif --no-dad --socket " + filepath.Join(t.TempDir(), "memif")
-			server := l.runOn(cable+" --role server --addr 10.9.0.1/24", x.need,
-				strings.Fields(x.server)...)
-			if x.port == udaddyPort {
-				server.Expect(t, 1, "^rnicd: listening at ")
-			} else {
-				l.untilListening(x.port)
-			}
-			client := l.runOn(cable+" --addr 10.9.0.2/24", x.need, strings.Fields(x.client)...)
-			require.Equal(t, 0, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
-			require.Equal(t, 0, server.Wait(t), "server:\n%s\nclient:\n%s", server, client)
-			client.Expect(t, 1, x.wantc)
-		})
+		onMemif(t, x.name, "", x)
+		if x.need != "perftest" || !testing.Short() { // several Pollers, the first of which sends
+			onMemif(t, x.name+" two queues", " --queues 2", x)
+		}
 	}
+}
+
+// onMemif runs an exchange between two programs with our own stack.
+func onMemif(t *testing.T, name, flags string, x exchange) {
+	t.Run(name, func(t *testing.T) {
+		l := newLab(t)
+		cable := "--device roce --pmd memif --no-dad --socket " +
+			filepath.Join(t.TempDir(), "memif") + flags
+		server := l.runOn(cable+" --role server --addr 10.9.0.1/24", x.need,
+			strings.Fields(x.server)...)
+		if x.port == udaddyPort {
+			server.Expect(t, 1, "^rnicd: listening at ")
+		} else {
+			l.untilListening(x.port)
+		}
+		client := l.runOn(cable+" --addr 10.9.0.2/24", x.need, strings.Fields(x.client)...)
+		require.Equal(t, 0, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
+		require.Equal(t, 0, server.Wait(t), "server:\n%s\nclient:\n%s", server, client)
+		client.Expect(t, 1, x.wantc)
+	})
 }
 
 // Queue pairs of one process, over either transport.
@@ -80,7 +89,9 @@ func TestQueuePairsForDatagrams(t *testing.T) {
 	program := l.compile("datagrams")
 	for flags, args := range map[string]string{"": "sockets",
 		"--pmd memif --no-dad --role server --addr 10.9.0.1/24 --socket " +
-			filepath.Join(t.TempDir(), "memif"): ""} {
+			filepath.Join(t.TempDir(), "memif"): "",
+		"--pmd memif --no-dad --queues 2 --role server --addr 10.9.0.1/24 --socket " +
+			filepath.Join(t.TempDir(), "memif2"): ""} {
 		p := l.runOn(flags, "gcc", append([]string{program}, strings.Fields(args)...)...)
 		require.Zero(t, p.Wait(t), "%s: %s", flags, p)
 		p.Expect(t, 1, "^all well$")

@@ -106,6 +106,7 @@ type Config struct {
 	// CaptureDirect has the Pollers write it themselves, as capture.Config.Direct says.
 	CaptureDirect bool
 	OnTurn        func() int              // of every Poller; see stack.Config
+	OnFirstTurn   func() int              // of the first one, instead
 	Bell          *stack.Bell             // of the Poller, where there is one only; see stack.Config
 	Fell          func(rnic.FlightRecord) // see rnic.Config
 }
@@ -212,6 +213,9 @@ func (c *Config) Stack(i int) stack.Config {
 		QuickDAD: c.QuickDAD(),
 		MTU:      c.MTUOr(), ConnsMax: c.ConnsMax, PeerMax: c.PeerMax, Core: c.Core(i), Idle: c.Idle,
 		OnTurn: c.OnTurn, Bell: c.Bell, DialPorts: c.DialPorts,
+	}
+	if i == 0 && c.OnFirstTurn != nil {
+		cfg.OnTurn = c.OnFirstTurn
 	}
 	if cfg.ConnsMax == 0 {
 		cfg.ConnsMax = ConnsDefault

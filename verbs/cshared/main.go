@@ -87,6 +87,8 @@ func open(bells engine.Doorbells) (h engine.Host, err error) {
 	if h.Polled = cfg.Poll(bells.Look, &bells.Bell); h.Polled {
 		// the Poller has one even when it sleeps; calls need another
 		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
+	} else {
+		cfg.OnFirstTurn = bells.Datagrams
 	}
 	p, err := port.Open(*cfg)
 	if err != nil {
@@ -98,9 +100,7 @@ func open(bells engine.Doorbells) (h engine.Host, err error) {
 	h.OwnTCP = !cfg.Driver.Sockets
 	if h.OwnTCP {
 		h.MTU, h.MAC = cfg.MTUOr(), p.Device().MAC()
-		if all := p.Pollers(); len(all) == 1 {
-			h.Poller = all[0]
-		}
+		h.Poller = p.Pollers()[0]
 	}
 	for _, a := range cfg.Addrs {
 		h.Addrs = append(h.Addrs, a.Addr())

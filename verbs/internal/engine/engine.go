@@ -61,6 +61,7 @@ type Engine struct {
 	poller   *stack.Poller  // Host.Poller
 	udPort   *udPort        // nil: there was no queue pair for datagrams
 	udStack  *udStack       // onTurn's: its carrier, over our own stack
+	udTurn   udTurn         // where another goroutine drives datagrams
 	// queue pairs that were destroyed and whose connections have not ended
 	winding sync.WaitGroup
 }
@@ -68,7 +69,7 @@ type Engine struct {
 // Host is what an engine stands on.
 type Host struct {
 	Adapter *rnic.Adapter
-	Poller  *stack.Poller // of our own stack, if it has one only; nil: none, or several
+	Poller  *stack.Poller // of our own stack, the first of them; nil: none
 	OwnTCP  bool          // connections go over our own stack, not over the kernel's sockets
 	Log     io.Writer     // where to tell of listeners and connections; nil: nowhere
 	Faults  io.Writer     // without Log: where to tell of connections that a Terminate has ended
@@ -99,6 +100,9 @@ type Host struct {
 type Doorbells struct {
 	Look func() int // for stack.Config.OnTurn, of one Poller
 	Bell stack.Bell // by which the program wakes it
+	// Datagrams is for OnTurn of the first of several Pollers, where none calls Look: it drives the
+	// datagrams.
+	Datagrams func() int
 }
 
 // Limits are those of the Adapter.
@@ -114,10 +118,10 @@ func Serve(area unsafe.Pointer, open func(Doorbells) (Host, error)) {
 	e.keepDescriptors()
 	var h Host
 	if err == nil {
-		h, err = open(
-			Doorbells{Look: e.onTurn, Bell: stack.Bell{Asleep: &e.area.Dozing, FD: int(e.area.BellFD),
-				Crowded: &e.area.Crowded, Resting: &e.area.Resting, Waits: &e.area.Waits,
-				Polls: &e.area.Polls}})
+		h, err = open(Doorbells{Look: e.onTurn, Datagrams: e.udTurn.run, Bell: stack.Bell{
+			Asleep: &e.area.Dozing, FD: int(e.area.BellFD), Crowded: &e.area.Crowded,
+			Resting: &e.area.Resting, Waits: &e.area.Waits, Polls: &e.area.Polls,
+		}})
 	}
 	if err != nil {
 		lossy.Line(os.Stderr, "rnicd: "+printable.Lines(err.Error()))
@@ -135,6 +139,7 @@ func newEngine(area *ring.Area) (*Engine, error) {
 	if err != nil {
 		return e, fmt.Errorf("eventfd: %w", err)
 	}
+	e.udTurn.init(e)
 	area.BellFD, e.bell = int32(fd), os.NewFile(uintptr(fd), "bell")
 	return e, nil
 }
@@ -229,7 +234,7 @@ func (e *Engine) onTurn() (n int) {
 		(<-e.quiet)()
 		n++
 	}
-	if e.udStack != nil {
+	if e.polled && e.udStack != nil {
 		e.udStack.turn()
 	}
 	fresh := e.fresh.Load()

@@ -131,7 +131,7 @@ func (q *qp) manage() error {
 // does not block.
 func (q *qp) doorbell() {
 	if q.ud != nil {
-		q.ud.doorbell()
+		q.ud.ring()
 	} else if r := q.rnic.Load(); r != nil {
 		r.Doorbell()
 	} else {

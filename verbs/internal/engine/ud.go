@@ -81,7 +81,7 @@ func (e *Engine) createUD(c *call) (err error) {
 		u.sends.release()
 		return err
 	}
-	e.whenQuiet(func() { port.all[u.number%numbersMax] = u })
+	e.whenUDQuiet(func() { port.all[u.number%numbersMax] = u })
 	c.out = [ring.CallArgs]uint64{
 		e.objects.add(u), uint64(u.number), uint64(u.bit), u.sends.addr(),
 		uint64(len(u.sends.entries)), u.recvs.addr(), uint64(len(u.recvs.entries)),
@@ -120,7 +120,7 @@ func (e *Engine) modifyUD(c *call) error {
 	if err != nil {
 		return err
 	}
-	e.whenQuiet(func() { u.move(c.arg[1], uint32(c.arg[2])) })
+	e.whenUDQuiet(func() { u.move(c.arg[1], uint32(c.arg[2])) })
 	return nil
 }
 
@@ -132,7 +132,7 @@ func (e *Engine) destroyUD(c *call) error {
 	}
 	u.leave(u.ctx.events.Load())
 	e.detachAll(u)
-	e.whenQuiet(func() {
+	e.whenUDQuiet(func() {
 		u.move(udReset, 0)
 		e.qps[u.bit].Store(nil)
 		u.port.all[u.number%numbersMax] = nil
@@ -175,6 +175,15 @@ func (u *ud) fail() {
 	u.doorbell()
 	if first && u.srq != nil {
 		u.ctx.tell(eventQPLastWQE, &u.subject)
+	}
+}
+
+// ring has the goroutine that drives datagrams look at what the program has posted.
+func (u *ud) ring() {
+	if u.engine.polled {
+		u.doorbell()
+	} else {
+		u.engine.udTurn.ring(u.bit)
 	}
 }
 

@@ -64,7 +64,7 @@ const (
 
 // datagrams is the port of the process, which the first queue pair for datagrams makes.
 func (e *Engine) datagrams() (*udPort, error) {
-	if !e.roce || !e.polled {
+	if !e.roce || !e.polled && e.poller == nil {
 		return nil, syscall.EOPNOTSUPP
 	}
 	s, err := e.claim()
@@ -123,7 +123,7 @@ func (p *udPort) send(u *ud) {
 			return
 		}
 	}
-	p.engine.ringAgain(u.bit)
+	p.again(u)
 }
 
 // block has u send when the carrier can.
@@ -197,7 +197,7 @@ func (p *udPort) carryBatch(u *ud) (more bool) {
 		u.sends.head = p.before[sent]
 		switch why {
 		case udBusy:
-			p.engine.ringAgain(u.bit)
+			p.again(u)
 		case udBlocked:
 			p.block(u)
 		case udUnresolved:
@@ -399,6 +399,15 @@ func (s *scatter) put(b []byte) bool {
 		b, s.filled = b[n:], s.filled+n
 	}
 	return true
+}
+
+// again has u send in the next Turn.
+func (p *udPort) again(u *ud) {
+	if p.engine.polled {
+		p.engine.ringAgain(u.bit)
+	} else {
+		p.engine.udTurn.mark(u.bit)
+	}
 }
 
 // ringAgain rings the doorbell as the program does: there is more than this Turn has carried out.

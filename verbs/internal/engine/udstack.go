@@ -5,8 +5,8 @@ import (
 	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
 
-// udStack is the port over our own stack: one Poller, whose goroutine looks at doorbells. What is
-// for an address of ours does not leave the process.
+// udStack is the port over our own stack: on its first Poller, whose goroutine looks at doorbells
+// if it is the only one (udTurn). What is for an address of ours does not leave the process.
 type udStack struct {
 	port   *udPort
 	poller *stack.Poller
@@ -26,7 +26,7 @@ type udOwn struct {
 // newUDStack has p over the Poller.
 func newUDStack(p *udPort, poller *stack.Poller) (err error) {
 	s := &udStack{port: p, poller: poller}
-	p.engine.whenQuiet(func() {
+	p.engine.whenUDQuiet(func() {
 		p.carrier = s
 		p.engine.udStack = s
 		err = poller.ListenUDP(slotPort+uint16(p.index), s)
