@@ -1,6 +1,7 @@
 /*
- * Queue pairs that are connected by number, as RoCE: two of one process, one with itself, late and
- * early, once and again, without a peer that answers, and of many processes.
+ * Queue pairs that are connected by number, as RoCE: two of one process, one with itself, two that
+ * share a receive queue, late and early, once and again, without a peer that answers, and of many
+ * processes.
  */
 #include "walk.h"
 
@@ -23,9 +24,9 @@ struct peer {
 	struct ibv_mr *mr;
 };
 
-static struct peer make(bool with_srq)
+/* One with its own receive queue, or with a shared one. */
+static struct peer make_on(struct ibv_srq *srq)
 {
-	struct ibv_srq_init_attr srq = { .attr = { .max_wr = 16, .max_sge = 2 } };
 	struct ibv_qp_init_attr attr = {
 		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 4, .max_recv_sge = 4,
 			 .max_inline_data = 128 },
@@ -34,10 +35,8 @@ static struct peer make(bool with_srq)
 	struct peer p = { 0 };
 
 	CHECK(p.cq = ibv_create_cq(context, 64, NULL, NULL, 0));
-	if (with_srq)
-		CHECK(p.srq = ibv_create_srq(pd, &srq));
 	attr.send_cq = attr.recv_cq = p.cq;
-	attr.srq = p.srq;
+	attr.srq = p.srq = srq;
 	CHECK(p.qp = ibv_create_qp(pd, &attr));
 	CHECK(p.qp->qp_num > 1 && p.qp->qp_num < 1 << 24);
 	CHECK(p.memory = aligned_alloc(4096, MEMORY));
@@ -46,6 +45,16 @@ static struct peer make(bool with_srq)
 				IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
 					IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC));
 	return p;
+}
+
+static struct peer make(bool with_srq)
+{
+	struct ibv_srq_init_attr attr = { .attr = { .max_wr = 16, .max_sge = 2 } };
+	struct ibv_srq *srq = NULL;
+
+	if (with_srq)
+		CHECK(srq = ibv_create_srq(pd, &attr));
+	return make_on(srq);
 }
 
 static void destroy(struct peer *p)
@@ -345,6 +354,66 @@ static void peer_ends(bool with_srq)
 	destroy(&a);
 }
 
+/* Whichever of a and b has the next completion, which is of receive buffer id. */
+static struct peer *received(struct peer *a, struct peer *b, uint64_t id)
+{
+	struct ibv_wc wc;
+	struct peer *p = a;
+	int n;
+
+	while (!(n = ibv_poll_cq(p->cq, 1, &wc)))
+		p = p == a ? b : a;
+	CHECK(n == 1 && wc.qp_num == p->qp->qp_num);
+	CHECK(wc.wr_id == id && wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV);
+	return p;
+}
+
+/* Two queue pairs of one shared queue: buffers that are there, that are not, that come late. */
+static void shared(void)
+{
+	struct peer a = make(true), b = make_on(a.srq), c = make(false), d = make(false), *first;
+
+	connect_both(&a, &c);
+	connect_both(&b, &d);
+	CHECK(!receive(&a, 1));
+	CHECK(!send_one(&d, 40, IBV_WR_SEND, NULL));
+	expect(&d, 40, IBV_WC_SUCCESS);
+	expect(&b, 1, IBV_WC_SUCCESS);
+
+	CHECK(!send_one(&c, 41, IBV_WR_SEND, NULL));
+	CHECK(!send_one(&d, 42, IBV_WR_SEND, NULL) && !send_one(&d, 43, IBV_WR_RDMA_WRITE, &b));
+	CHECK(!send_one(&a, 44, IBV_WR_RDMA_READ, &c) && !send_one(&b, 45, IBV_WR_RDMA_READ, &d));
+	expect(&a, 44, IBV_WC_SUCCESS); /* by then what c has sent is there */
+	expect(&b, 45, IBV_WC_SUCCESS);
+	expect_none(&c);
+	expect_none(&d);
+	CHECK(!receive(&a, 2));
+	first = received(&a, &b, 2);
+	expect_none(first == &a ? &b : &a);
+	CHECK(!receive(&a, 3));
+	expect(first == &a ? &b : &a, 3, IBV_WC_SUCCESS);
+	expect(&c, 41, IBV_WC_SUCCESS);
+	expect(&d, 42, IBV_WC_SUCCESS);
+	expect(&d, 43, IBV_WC_SUCCESS);
+
+	CHECK(!to(&c, IBV_QPS_RESET) && !to(&a, IBV_QPS_RESET)); /* and none for ever */
+	rts.rnr_retry = 1;
+	connect_both(&a, &c);
+	rts.rnr_retry = 7;
+	CHECK(!send_one(&c, 46, IBV_WR_SEND, NULL) && !send_one(&c, 47, IBV_WR_SEND, NULL));
+	expect(&c, 46, IBV_WC_RNR_RETRY_EXC_ERR);
+	expect(&c, 47, IBV_WC_WR_FLUSH_ERR);
+	CHECK(!receive(&b, 4)); /* the other goes on */
+	CHECK(!send_one(&d, 48, IBV_WR_SEND, NULL));
+	expect(&d, 48, IBV_WC_SUCCESS);
+	expect(&b, 4, IBV_WC_SUCCESS);
+	destroy(&c);
+	destroy(&d);
+	b.srq = NULL; /* a's */
+	destroy(&b);
+	destroy(&a);
+}
+
 /* Nobody answers: at a number that nobody has, or at one that is connected to another. */
 static void unanswered(void)
 {
@@ -507,6 +576,7 @@ int main(int argc, char **argv)
 	resets();
 	peer_ends(false);
 	peer_ends(true);
+	shared();
 	unanswered();
 	if (argc < 3)
 		processes(2); /* beside their parent's engine */
