@@ -24,6 +24,9 @@ func (q *Engine) aside(u *mpa.ULPDU, h *ddp.Header) bool {
 		}
 		return true
 	}
+	if !k.dropping && (h.Tagged || h.QN != rdmap.QNSend || h.MO != 0 || r.sendQ.Posted() > 0) {
+		return false // judge checks it
+	}
 	op, _, ok := q.check(h)
 	switch {
 	case !ok:
@@ -31,7 +34,7 @@ func (q *Engine) aside(u *mpa.ULPDU, h *ddp.Header) bool {
 	case !op.IsRequest():
 		return false
 	case !k.dropping:
-		if h.Tagged || h.QN != rdmap.QNSend || h.MO != 0 || q.ready(h.MSN) {
+		if q.ready(h.MSN) {
 			return false
 		}
 		k.dropping = true
