@@ -30,12 +30,15 @@ static int check(struct ibv_pd *pd, struct ibv_ah_attr *attr, union ibv_gid *sou
 
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *given)
 {
-	struct ibv_ah_attr kept = *given, *attr = &kept;
+	struct ibv_ah_attr kept, *attr = &kept;
 	union ibv_gid source;
 	struct rv_ah *a;
-	int error = !rv_roce() ? EOPNOTSUPP :
-		    rv_foreign_device(pd->context) ? EPERM : check(pd, attr, &source);
+	int error = !rv_roce() ? EOPNOTSUPP : rv_foreign_device(pd->context) ? EPERM : 0;
 
+	if (!error) {
+		kept = *given;
+		error = check(pd, attr, &source);
+	}
 	if (!error && !(a = calloc(1, sizeof *a)))
 		error = ENOMEM;
 	if (error) {
