@@ -11,7 +11,9 @@ import (
 // foreign are messages of others: the kernel, systemd, libraries; and values of keys.
 var foreign = map[string]bool{
 	"Failed to create umem": true, "XDP program already attached": true, "start-limit-hit": true,
-	"Watchdog timeout": true, `idle = "spin"`: true, `"pause"`: true,
+	"Watchdog timeout": true, `idle = "spin"`: true, `"pause"`: true, "unresolvable CDI devices": true,
+	"GLIBC_2.34' not found":                           true,
+	"librnicd_needs_glibc_2_34_or_later_this_is_musl": true, // a symbol
 }
 
 // Every message that the guide to troubleshooting quotes in a first column is one of ours, word by
