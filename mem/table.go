@@ -179,7 +179,7 @@ func (e *entry) associated(pd ProtectionDomain, stream StreamID, need Access) bo
 // neither locks nor waits, and need not: only that stream could write through the STag, or through
 // windows onto its region, so no other goroutine is placing. For the same reason a region or window
 // of AnyStream is CheckAccess, "cannot be invalidated" (RFC 5040 section 8.1.1: a peer must not be
-// able to invalidate an STag that several streams share), as is one without remote rights.
+// able to invalidate an STag that several streams share), as is a region without remote rights.
 // Otherwise CheckInvalidSTag, CheckNotAssociated or CheckOK. A region stays registered, for
 // Revalidate or Deregister, and its windows are invalid with it; a window can be bound again.
 func (t *Table) Invalidate(pd ProtectionDomain, stream StreamID, stag STag) CheckResult {
@@ -190,7 +190,7 @@ func (t *Table) Invalidate(pd ProtectionDomain, stream StreamID, stag STag) Chec
 		return CheckInvalidSTag
 	case !e.associated(pd, stream, remoteAccess):
 		return CheckNotAssociated
-	case e.stream == AnyStream || e.access&remoteAccess == 0:
+	case e.stream == AnyStream || e.access&remoteAccess == 0 && e.of == nil:
 		return CheckAccess
 	case !slot.CompareAndSwap(e, nil):
 		return CheckInvalidSTag // its owner was faster

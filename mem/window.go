@@ -1,6 +1,7 @@
 package mem
 
 import (
+	"errors"
 	"fmt"
 	"math"
 )
@@ -22,11 +23,15 @@ type Window struct{ tag tag }
 type WindowOptions struct {
 	Off, Len int // octets of the region, from its first, to the octet
 	// TO of the window's first octet: 0 = zero-based. Region.Base() + Off keeps the region's TOs
-	Base   uint64
-	Access Access // RemoteRead, RemoteWrite or both; no more than the region grants to windows
+	Base uint64
+	// RemoteRead, RemoteWrite or both, with Key perhaps neither; no more than windows are granted
+	Access Access
 	// AnyStream or the one stream that may use it; the region's, if that is tied to one
 	Stream StreamID
+	Key    *uint8 // of the STag; nil: the next. With one the window must not be bound
 }
+
+var errBound = errors.New("mem: the window is bound")
 
 // NewWindow takes an entry of the Table for a window that is not bound. Any goroutine. No room is a
 // *TableFullError.
@@ -44,7 +49,8 @@ func (t *Table) NewWindow() (*Window, error) {
 
 // Bind lays the window over a part of m, in m's domain, and returns the STag to advertise: a new
 // key, so that what was advertised before reaches nothing. A window that is bound is unbound first,
-// which waits.
+// which waits; with WindowOptions.Key Bind does not wait, and leaves a window that is bound as it
+// is: an error.
 //
 // The window is valid until Unbind or Free, until its stream's peer invalidates it, or until m is
 // revoked, invalidated or deregistered: m's Revalidate does not bring it back. Octets, rights or a
@@ -55,10 +61,21 @@ func (w *Window) Bind(m *MemoryRegion, opt WindowOptions) (STag, error) {
 	if m.tag.table != t {
 		panic("mem: Bind of a window to a region of another Table")
 	}
-	w.tag.lockInvalid()
+	if opt.Key == nil {
+		w.tag.lockInvalid()
+	} else {
+		t.mu.Lock()
+	}
 	defer t.mu.Unlock()
+	stag := w.tag.next()
+	if opt.Key != nil {
+		stag = stag&^0xff | STag(*opt.Key)
+	}
 	if w.tag.gone {
 		panic(fmt.Sprintf("mem: Bind of a window that was freed, STag %08x", uint32(w.STag())))
+	}
+	if w.tag.valid() {
+		return 0, errBound
 	}
 	if err := m.checkWindow(&opt); err != nil {
 		return 0, err
@@ -68,7 +85,7 @@ func (w *Window) Bind(m *MemoryRegion, opt WindowOptions) (STag, error) {
 	}
 	w.tag.publish(&entry{
 		mem: m.mem[opt.Off : opt.Off+opt.Len : opt.Off+opt.Len], base: opt.Base, of: m.tag.entry,
-		stag: w.tag.next(), pd: m.pd, stream: opt.Stream, access: opt.Access,
+		stag: stag, pd: m.pd, stream: opt.Stream, access: opt.Access,
 	})
 	return w.STag(), nil
 }
@@ -86,7 +103,7 @@ func (m *MemoryRegion) checkWindow(opt *WindowOptions) error {
 	case opt.Base > math.MaxUint64-uint64(opt.Len):
 		return &RegionError{windowField + "Base", opt.Base,
 			fmt.Sprintf("at most 2^64-1 less the length (%d)", opt.Len)}
-	case opt.Access == 0 || opt.Access&^m.windows != 0:
+	case opt.Access == 0 && opt.Key == nil || opt.Access&^m.windows != 0:
 		return &RegionError{windowField + "Access", uint64(opt.Access),
 			fmt.Sprintf("some of what the region grants to windows (%v)", m.windows)}
 	case m.stream != AnyStream && opt.Stream != m.stream:

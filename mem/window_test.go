@@ -207,3 +207,32 @@ func TestBindDoesNotWait(t *testing.T) {
 	bind(t, w, m, WindowOptions{Len: 8, Access: RemoteWrite})
 	r.Exit()
 }
+
+// With a Key Bind neither waits nor takes away what is bound, and the window may grant nothing.
+func TestBindWithKey(t *testing.T) {
+	table := NewTable(2)
+	m := register(t, table, 1, make([]byte, 8), RegionOptions{Access: RemoteWrite})
+	w := newWindow(t, table)
+	r := table.NewReader()
+	r.Enter() // of another goroutine that will not leave
+	defer r.Exit()
+	index := w.STag() &^ 0xff
+	for _, key := range []uint8{7, 7, 255, 0} {
+		opt := WindowOptions{Len: 8, Access: RemoteWrite, Stream: 1, Key: &key}
+		stag := bind(t, w, m, opt)
+		require.Equal(t, index|STag(key), stag)
+		require.Equal(t, CheckOK, verdict(table, 1, 1, stag, 0, 8))
+		other := key + 1
+		opt.Key = &other
+		_, err := w.Bind(m, opt)
+		require.ErrorIs(t, err, errBound)
+		require.Equal(t, CheckOK, verdict(table, 1, 1, stag, 0, 8))
+		require.Equal(t, CheckOK, table.Invalidate(1, 1, stag))
+	}
+	key := uint8(9)
+	stag := bind(t, w, m, WindowOptions{Len: 8, Stream: 1, Key: &key})
+	require.Equal(t, CheckAccess, verdict(table, 1, 1, stag, 0, 8))
+	require.Equal(t, CheckOK, table.Invalidate(1, 1, stag))
+	_, err := w.Bind(m, WindowOptions{Len: 8, Access: RemoteRead, Stream: 1, Key: &key})
+	require.ErrorContains(t, err, "Access")
+}

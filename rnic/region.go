@@ -178,7 +178,7 @@ type Window struct {
 	window *mem.Window
 	pd     *ProtectionDomain
 
-	mu    sync.Mutex // Bind and Free, which wait
+	mu    sync.Mutex // Bind
 	freed bool
 }
 
@@ -191,6 +191,9 @@ type WindowOptions struct {
 	// (OpSendInvalidate). nil: all of the domain may use it. It must be the region's own For, if
 	// that has one.
 	For *QueuePair
+	// Key is the lowest octet of the STag; nil: one that is new. With a Key the window must not be
+	// bound, and Bind does not wait.
+	Key *uint8
 }
 
 // NewWindow makes a window that is not bound. It counts among Config.RegionsMax. Any goroutine.
@@ -222,7 +225,7 @@ func (w *Window) Bind(m *MemoryRegion, opt WindowOptions) (STag, error) {
 	if err == nil {
 		var stag STag
 		stag, err = w.window.Bind(m.region, mem.WindowOptions{Off: opt.Off, Len: opt.Len, Base: opt.Base,
-			Access: mem.Access(opt.Access), Stream: stream})
+			Access: mem.Access(opt.Access), Stream: stream, Key: opt.Key})
 		if err == nil {
 			return stag, nil
 		}
@@ -247,8 +250,8 @@ func (w *Window) Unbind() { w.window.Unbind() }
 // again. Any application goroutine.
 func (w *Window) Free() {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.freed = true
+	w.mu.Unlock() // who binds with a Key must not wait until nothing is under way
 	w.window.Free()
 }
 

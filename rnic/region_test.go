@@ -468,6 +468,13 @@ func TestBindErrors(t *testing.T) {
 	}
 	_, err = pd.NewWindow()
 	require.ErrorContains(t, err, "rnic: new window: mem: all 5 memory regions")
+	m.Revalidate()
+	key := uint8(0xfe)
+	stag, err := w.Bind(m, WindowOptions{Len: 3, Access: RemoteWrite, Key: &key})
+	require.NoError(t, err)
+	require.EqualValues(t, 0xfe, stag&0xff)
+	_, err = w.Bind(m, WindowOptions{Len: 3, Access: RemoteWrite, Key: &key})
+	require.ErrorContains(t, err, "the window is bound")
 	w.Free()
 	_, err = w.Bind(m, WindowOptions{Len: 3, Access: RemoteWrite})
 	require.ErrorIs(t, err, ErrWindowFreed)

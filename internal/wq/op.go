@@ -62,6 +62,9 @@ const (
 	// OpWriteImmediate is OpWrite, and then OpImmediate of imm_data and the length that was written.
 	// It stands in rings of C programs only; the engine carries out the two.
 	OpWriteImmediate
+	// OpBindWindow binds a window of type 2 to a region and this queue pair, when all that was posted
+	// before was begun. It stands in rings of C programs only; the engine carries it out.
+	OpBindWindow
 )
 
 func (o Opcode) String() string {
@@ -88,6 +91,8 @@ func (o Opcode) String() string {
 		return "Send with Immediate"
 	case OpWriteImmediate:
 		return "RDMA Write with Immediate"
+	case OpBindWindow:
+		return "Bind Window"
 	}
 	return fmt.Sprintf("opcode %d", uint8(o))
 }

@@ -39,6 +39,9 @@ const (
 	// RetryExceeded: in acknowledged mode: the peer has not acknowledged the request in time, or the
 	// connection ended before that (transport retry counter exceeded).
 	RetryExceeded
+	// WindowBind: of a C program's request to bind a window: it is bound, or may not be like that
+	// (memory window bind error).
+	WindowBind
 )
 
 func (s Status) String() string {
@@ -65,6 +68,8 @@ func (s Status) String() string {
 		return "receiver not ready retries exceeded"
 	case RetryExceeded:
 		return "retries exceeded"
+	case WindowBind:
+		return "window bind error"
 	}
 	return fmt.Sprintf("status %d", uint8(s))
 }

@@ -99,10 +99,10 @@ func TestNames(t *testing.T) {
 		require.False(t, seen[v.String()], v.String())
 		seen[v.String()] = true
 	}
-	for o := OpSend; o <= OpWriteImmediate; o++ {
+	for o := OpSend; o <= OpBindWindow; o++ {
 		name(o)
 	}
-	for s := Success; s <= LocalOperation; s++ {
+	for s := Success; s <= WindowBind; s++ {
 		name(s)
 	}
 	for s := Idle; s <= Closed; s++ {

@@ -26,6 +26,8 @@ type WQE struct {
 //	OpImmediate       the 8 octets, the first the highest
 //	OpSendImmediate   the 4 octets, the first the highest
 //	OpWriteImmediate  imm_data, as C has it
+//	OpBindWindow      handles of window and region, octets; RemoteSTag and RemoteOffset: the STag that
+//	                  it gets, and where it begins; Local.STag: its rights, as C has them
 //	FlagRefused           the Status that it completes with
 //
 // Masks are those of Compare and Swap, in the room of a range.

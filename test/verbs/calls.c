@@ -29,7 +29,7 @@ struct party {
 	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | \
 	 IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |                              \
 	 IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |              \
-	 IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV)
+	 IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_BIND_MW)
 
 static struct party make(bool with_srq)
 {
@@ -238,6 +238,126 @@ static void send_with_immediate(struct party *a, struct party *b)
 	CHECK(wc.byte_len == 7 && wc.imm_data == htobe32(5) && !strcmp(b->memory, "beside"));
 }
 
+static struct ibv_send_wr write_to(struct party *to, uint64_t id, uint32_t rkey, size_t at)
+{
+	struct ibv_send_wr wr = { .wr_id = id, .opcode = IBV_WR_RDMA_WRITE };
+
+	wr.wr.rdma.remote_addr = (uintptr_t)to->memory + at;
+	wr.wr.rdma.rkey = rkey;
+	return wr;
+}
+
+static struct ibv_send_wr binding(struct party *p, struct ibv_mw *mw, uint32_t rkey, size_t at,
+				  uint64_t length)
+{
+	struct ibv_send_wr wr = { .wr_id = 5, .opcode = IBV_WR_BIND_MW };
+
+	wr.bind_mw.mw = mw;
+	wr.bind_mw.rkey = rkey;
+	wr.bind_mw.bind_info = (struct ibv_mw_bind_info){ p->mr, (uintptr_t)p->memory + at, length,
+							  IBV_ACCESS_REMOTE_WRITE };
+	return wr;
+}
+
+/*
+ * A window of type 2 is bound in its turn, with the key that the program has chosen; it ends by
+ * Local Invalidate or by the peer's Send with Invalidate, and then may be bound again.
+ */
+static void windows(struct party *a, struct party *b)
+{
+	struct ibv_mw *mw;
+	struct ibv_send_wr wr, last, *bad;
+	struct ibv_mw_bind_info info;
+	struct ibv_sge sge = { (uintptr_t)a->memory, 8, a->mr->lkey };
+	struct ibv_wc wc;
+	uint32_t key;
+
+	CHECK(mw = ibv_alloc_mw(pd, IBV_MW_TYPE_2));
+	key = ibv_inc_rkey(mw->rkey);
+	wr = binding(a, mw, key, 0, 0); /* of nothing */
+	CHECK(ask(a, wr, 0, 0) == EINVAL);
+	wr = binding(a, mw, key, 1000, 100);
+	wr.bind_mw.bind_info.mr = NULL;
+	CHECK(ask(a, wr, 0, 0) == EINVAL);
+
+	/* bound and told of in one chain; used, and taken back */
+	strcpy(b->memory, "through");
+	for (int i = 0; i < 3; i++) {
+		wr = binding(a, mw, key, 1000, 100);
+		last = (struct ibv_send_wr){ .wr_id = 6, .opcode = IBV_WR_SEND, .sg_list = &sge, .num_sge = 1,
+					     .send_flags = IBV_SEND_SIGNALED };
+		wr.send_flags = IBV_SEND_SIGNALED | IBV_SEND_FENCE;
+		wr.next = &last;
+		CHECK(!receive(b, 20, 3000, 100));
+		CHECK(!ibv_post_send(a->qp, &wr, &bad));
+		expect(a, 5, IBV_WC_SUCCESS, IBV_WC_BIND_MW);
+		expect(a, 6, IBV_WC_SUCCESS, IBV_WC_SEND);
+		expect(b, 20, IBV_WC_SUCCESS, IBV_WC_RECV);
+		CHECK(!ask(b, write_to(a, 7, key, 1092), 0, 8));
+		expect(b, 7, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+		CHECK(!strcmp(a->memory + 1092, "through"));
+		memset(a->memory + 1000, 0, 100);
+		if (i < 2) {
+			wr = (struct ibv_send_wr){ .wr_id = 8, .opcode = IBV_WR_LOCAL_INV,
+						   .invalidate_rkey = key };
+			CHECK(!ask(a, wr, 0, 0));
+			expect(a, 8, IBV_WC_SUCCESS, IBV_WC_LOCAL_INV);
+		}
+		key = i < 2 ? ibv_inc_rkey(key) : key;
+	}
+
+	/* the peer gives the key back */
+	CHECK(!receive(a, 21, 2000, 100));
+	wr = (struct ibv_send_wr){ .wr_id = 9, .opcode = IBV_WR_SEND_WITH_INV, .invalidate_rkey = key };
+	CHECK(!ask(b, wr, 0, 8));
+	expect(b, 9, IBV_WC_SUCCESS, IBV_WC_SEND);
+	wc = expect(a, 21, IBV_WC_SUCCESS, IBV_WC_RECV);
+	CHECK(wc.wc_flags == IBV_WC_WITH_INV && wc.invalidated_rkey == key && wc.byte_len == 8);
+
+	/* bound by ibv_wr_*, without a right, and reached in vain */
+	key = ibv_inc_rkey(key);
+	info = binding(a, mw, key, 1000, 100).bind_mw.bind_info;
+	info.mw_access_flags = IBV_ACCESS_LOCAL_WRITE;
+	ibv_wr_start(a->ex);
+	a->ex->wr_id = 10;
+	a->ex->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_bind_mw(a->ex, mw, key, &info);
+	CHECK(!ibv_wr_complete(a->ex));
+	expect(a, 10, IBV_WC_SUCCESS, IBV_WC_BIND_MW);
+	CHECK(!ask(b, write_to(a, 11, key, 1000), 0, 8));
+	expect(b, 11, IBV_WC_REM_ACCESS_ERR, 0);
+	CHECK(!a->memory[1000]);
+	CHECK(!ibv_dealloc_mw(mw));
+}
+
+/* A window that is bound cannot be bound; nor beyond its region, nor with another one's key. */
+static void bindings_that_fail(struct party *a, struct party *b)
+{
+	struct ibv_mw *mw, *other;
+	uint32_t key;
+
+	for (int how = 0; how < 4; how++) {
+		struct ibv_send_wr wr;
+
+		CHECK(mw = ibv_alloc_mw(pd, IBV_MW_TYPE_2));
+		CHECK(other = ibv_alloc_mw(pd, IBV_MW_TYPE_2));
+		key = ibv_inc_rkey(mw->rkey);
+		wr = binding(a, mw, key, how == 1 ? MEMORY - 99 : 1000, 100);
+		if (how == 0) {
+			CHECK(!ask(a, wr, 0, 0));
+			expect(a, 5, IBV_WC_SUCCESS, IBV_WC_BIND_MW);
+		}
+		if (how == 2)
+			wr.bind_mw.rkey = other->rkey;
+		if (how == 3)
+			wr.bind_mw.bind_info.addr = (uintptr_t)a->memory - 1;
+		CHECK(!ask(a, wr, 0, 0));
+		expect(a, 5, IBV_WC_MW_BIND_ERR, 0);
+		CHECK(!ibv_dealloc_mw(mw) && !ibv_dealloc_mw(other));
+		join_again(a, b);
+	}
+}
+
 /* iWARP has no Send with Immediate, and librdmacm connects as iWARP does. */
 static void by_librdmacm(void)
 {
@@ -271,6 +391,9 @@ int main(int argc, char **argv)
 		send_with_immediate(&a, &b);
 		join_again(&a, &b);
 		send_with_immediate(&b, &a);
+		join_again(&a, &b);
+		bindings_that_fail(&a, &b);
+		windows(&a, &b);
 		destroy(&a);
 		destroy(&b);
 	}

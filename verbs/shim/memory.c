@@ -174,8 +174,8 @@ struct ibv_mw *rv_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 		errno = EPERM;
 		return NULL;
 	}
-	if (type != IBV_MW_TYPE_1) {
-		errno = type == IBV_MW_TYPE_2 ? EOPNOTSUPP : EINVAL;
+	if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) {
+		errno = EINVAL;
 		return NULL;
 	}
 	w = calloc(1, sizeof *w);
@@ -218,6 +218,32 @@ int rv_dealloc_mw(struct ibv_mw *mw)
 	return 0;
 }
 
+#define WINDOW_ACCESS                                                                        \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |         \
+	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED)
+
+/*
+ * A request that binds a window of type 2, to the queue pair that it is posted to: the engine does
+ * so in the request's turn. The key is the program's choice in its lowest octet.
+ */
+int rv_put_bind(struct rv_qp *q, struct rv_wqe *w, struct ibv_mw *mw, uint32_t rkey,
+		const struct ibv_mw_bind_info *b)
+{
+	struct rv_mr *m = b->mr ? container(b->mr, struct rv_mr, mr) : NULL;
+
+	if (!mw || mw->type != IBV_MW_TYPE_2 || mw->pd != q->qp.qp_base.pd || !m || m->mr.pd != mw->pd ||
+	    !(m->access & IBV_ACCESS_MW_BIND) || !b->length ||
+	    b->mw_access_flags & ~(unsigned int)WINDOW_ACCESS)
+		return EINVAL;
+	w->remote_stag = rkey;
+	w->remote_offset = b->addr;
+	w->local.stag = b->mw_access_flags;
+	w->operands[0] = container(mw, struct rv_mw, mw)->handle;
+	w->operands[1] = m->handle;
+	w->operands[2] = b->length;
+	return 0;
+}
+
 /*
  * The engine binds at once, which is earlier than the requests before it may be carried out, and
  * the new key is in mw->rkey. The completion takes its turn in the send queue, as that of a Write
@@ -238,9 +264,7 @@ int rv_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 		return EINVAL;
 	if (b->length && (!m || m->mr.pd != mw->pd || !(m->access & IBV_ACCESS_MW_BIND)))
 		return EINVAL;
-	if (b->mw_access_flags &
-	    ~(unsigned int)(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-			    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED))
+	if (b->mw_access_flags & ~(unsigned int)WINDOW_ACCESS)
 		return EINVAL;
 	error = rv_post_bind(qp, bind->wr_id, bind->send_flags, &a);
 	if (error)

@@ -17,6 +17,7 @@ static const uint8_t statuses[] = {
 	[RV_LOCAL_OPERATION] = IBV_WC_LOC_QP_OP_ERR,
 	[RV_RNR_RETRY_EXCEEDED] = IBV_WC_RNR_RETRY_EXC_ERR,
 	[RV_RETRY_EXCEEDED] = IBV_WC_RETRY_EXC_ERR,
+	[RV_WINDOW_BIND] = IBV_WC_MW_BIND_ERR,
 };
 
 /* When a program that polls in vain gives way: RV_VAIN_MAX and those after it in rnicd_ring.h. */

@@ -18,6 +18,7 @@ static const struct {
 	[IBV_WR_ATOMIC_FETCH_AND_ADD] = { RV_OP_FETCH_ADD, IBV_WC_FETCH_ADD },
 	[IBV_WR_LOCAL_INV] = { RV_OP_LOCAL_INVALIDATE, IBV_WC_LOCAL_INV },
 	[IBV_WR_SEND_WITH_INV] = { RV_OP_SEND_INVALIDATE, IBV_WC_SEND },
+	[IBV_WR_BIND_MW] = { RV_OP_BIND_WINDOW, IBV_WC_BIND_MW },
 };
 
 uint32_t rv_entries_after(const struct rv_wqe *w)
@@ -169,12 +170,17 @@ static int put(struct rv_qp *q, const struct ibv_send_wr *wr)
 			return EINVAL; /* iWARP has none */
 		w->operands[0] = be32toh(wr->imm_data);
 		break;
+	case RV_OP_BIND_WINDOW:
+		error = rv_put_bind(q, w, wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
+		if (error)
+			return error;
+		break;
 	case RV_OP_SEND_INVALIDATE:
 	case RV_OP_LOCAL_INVALIDATE:
 		w->remote_stag = wr->invalidate_rkey;
 		break;
 	}
-	if (w->op != RV_OP_LOCAL_INVALIDATE) {
+	if (w->op != RV_OP_LOCAL_INVALIDATE && w->op != RV_OP_BIND_WINDOW) {
 		error = put_data(q, w, wr);
 		if (error)
 			return error;

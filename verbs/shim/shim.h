@@ -492,6 +492,8 @@ static inline bool rv_is_short(const struct ibv_sge *s)
 	return s->addr && s->length <= RV_SHORT;
 }
 void rv_put_short(struct rv_qp *q, uint32_t at, struct rv_wqe *w, const struct ibv_sge *s);
+int rv_put_bind(struct rv_qp *q, struct rv_wqe *w, struct ibv_mw *mw, uint32_t rkey,
+		const struct ibv_mw_bind_info *b); /* memory.c */
 void rv_start_wr(struct rv_qp *q); /* makes ibv_wr_* work */
 
 /* Of ids of RDMA_PS_UDP: as librdmacm's RDMA_UDP_QKEY. */

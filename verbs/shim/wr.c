@@ -72,6 +72,17 @@ static void remote(struct ibv_qp_ex *qp, uint8_t op, uint8_t wc, uint32_t rkey, 
 	w->operands[1] = b;
 }
 
+static void bind_mw(struct ibv_qp_ex *qp, struct ibv_mw *mw, uint32_t rkey,
+		    const struct ibv_mw_bind_info *info)
+{
+	struct rv_qp *q = (struct rv_qp *)qp;
+	struct rv_wqe *w = begin(q, RV_OP_BIND_WINDOW, IBV_WC_BIND_MW);
+	int error = w ? rv_put_bind(q, w, mw, rkey, info) : 0;
+
+	if (error)
+		fail(q, error);
+}
+
 static void cmp_swp(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr, uint64_t compare,
 		    uint64_t swap)
 {
@@ -236,6 +247,7 @@ void rv_start_wr(struct rv_qp *q)
 
 	qp->wr_atomic_cmp_swp = cmp_swp;
 	qp->wr_atomic_fetch_add = fetch_add;
+	qp->wr_bind_mw = bind_mw;
 	qp->wr_local_inv = local_inv;
 	qp->wr_rdma_read = rdma_read;
 	qp->wr_rdma_write = rdma_write;

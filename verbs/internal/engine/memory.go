@@ -1,9 +1,12 @@
 package engine
 
 import (
+	"cmp"
+	"errors"
 	"syscall"
 	"unsafe"
 
+	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
@@ -185,6 +188,52 @@ func (e *Engine) bindWindow(c *call) error {
 		Access: accessOf(flags) &^ rnic.LocalWrite})
 	c.out[0] = uint64(stag)
 	return err
+}
+
+// bind carries out r, which binds a window of type 2, and makes it a Write of no octets, which
+// completes in its turn. All that was posted before was begun: the engine asks for r after that.
+// Goroutine that drives the connection.
+func (q *qp) bind(r *wq.Request) bool {
+	if !q.bound {
+		if err := q.bindWindow(&r.WQE); err != nil {
+			q.engine.tellLog("queue pair 0x%06x: %v", q.number, err)
+			return false
+		}
+		q.bound = true
+	}
+	r.WQE = wq.WQE{ID: r.ID, Op: wq.OpWrite, Flags: r.Flags &^ wq.FlagInline}
+	return true
+}
+
+func (q *qp) bindWindow(r *wq.WQE) error {
+	w, err1 := find[*rnic.Window](&q.engine.objects, r.Operands[0])
+	m, err2 := find[*rnic.MemoryRegion](&q.engine.objects, r.Operands[1])
+	if err := cmp.Or(err1, err2); err != nil {
+		return err
+	}
+	if (w.STag()^r.RemoteSTag)>>8 != 0 {
+		return errors.New("bind a window: the key is another one's")
+	}
+	addr, length, flags := r.RemoteOffset, r.Operands[2], uint64(r.Local.STag)
+	off := addr - m.Base()
+	if addr < m.Base() || off > uint64(m.Len()) || length > uint64(m.Len())-off {
+		return errors.New("bind a window: outside of the region")
+	}
+	base, key := addr, uint8(r.RemoteSTag)
+	if flags&accessZeroBased != 0 {
+		base = 0
+	}
+	_, err := w.Bind(m, rnic.WindowOptions{Off: int(off), Len: int(length), Base: base,
+		Access: accessOf(flags) &^ rnic.LocalWrite, For: q.receiver(), Key: &key})
+	return err
+}
+
+// receiver is the connection by which the peer reaches memory.
+func (q *qp) receiver() *rnic.QueuePair {
+	if r := q.rnic.Load(); r != nil {
+		return r
+	}
+	return q.way.receiver()
 }
 
 func (e *Engine) freeWindow(c *call) error {

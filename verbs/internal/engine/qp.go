@@ -35,6 +35,7 @@ type qp struct {
 	deliveries   deliveries
 	half         bool // a Write was posted whose immediate data, which comes next, was not
 	second       wq.WQE
+	bound        bool          // so was the window that the request at the front is about
 	gone         atomic.Bool   // destroyed: the program's rings are not looked at any more
 	abort        sync.Once     // a fatal event is told
 	watched      chan struct{} // closed when watch has returned
@@ -222,8 +223,14 @@ func (q *qp) Sends(f rnic.Feed) {
 	if both {
 		q.second = split(r)
 	}
+	if r.Op == wq.OpBindWindow && !q.bind(r) {
+		if f.Refuse(&rnic.WorkRequest{ID: r.ID, Op: r.Op}, wq.WindowBind) == nil {
+			s.taken(n)
+		}
+		return
+	}
 	if q.send(f, r) {
-		q.half = both && r.Ready
+		q.half, q.bound = both && r.Ready, false
 		s.taken(n)
 	}
 }

@@ -21,6 +21,7 @@ func FuzzHostileQueue(f *testing.F) {
 		{Op: wq.OpSend, Flags: wq.FlagInline, Local: wq.SGE{Length: 64}},
 		{Op: wq.OpSend, Flags: wq.FlagInline, Local: wq.SGE{Length: 1<<32 - 1}},
 		{Op: wq.OpWriteImmediate, More: 3},
+		{Op: wq.OpBindWindow, Operands: [3]uint64{1, 2, 3}},
 		{Op: wq.OpSendImmediate, More: 1, Operands: [3]uint64{0xdeadbeef}},
 		{Op: wq.OpFetchAdd, More: 255},
 	} {

@@ -536,6 +536,7 @@ func (w *way) reset() {
 	w.stop, w.seeker = nil, nil
 	w.mu.Unlock()
 	w.terminate.Store(0)
+	q.bound = false
 	q.half, q.underway, q.abort = false, waiting.Underway{}, sync.Once{}
 	q.sends.restart()
 	q.recvs.restart()
@@ -644,6 +645,21 @@ func (w *way) leave() []*rnic.QueuePair {
 	defer w.flushing.Unlock()
 	w.giveBack()
 	return all
+}
+
+// receiver is the one that carries what the peer asks for; nil: there is none.
+func (w *way) receiver() *rnic.QueuePair {
+	if l := w.current.Load(); l != nil && l.recvs {
+		return l.rnic
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range w.lives {
+		if l.recvs {
+			return l.rnic
+		}
+	}
+	return nil
 }
 
 // ends are the connections there are.

@@ -81,6 +81,11 @@ enum {
 	 * It stands in rings of C programs only; the engine carries out the two.
 	 */
 	RV_OP_WRITE_IMMEDIATE = 11,
+	/*
+	 * OpBindWindow binds a window of type 2 to a region and this queue pair, when all that was posted
+	 * before was begun. It stands in rings of C programs only; the engine carries it out.
+	 */
+	RV_OP_BIND_WINDOW = 12,
 };
 
 enum {
@@ -124,6 +129,11 @@ enum {
 	 * connection ended before that (transport retry counter exceeded).
 	 */
 	RV_RETRY_EXCEEDED = 10,
+	/*
+	 * WindowBind: of a C program's request to bind a window: it is bound, or may not be like that
+	 * (memory window bind error).
+	 */
+	RV_WINDOW_BIND = 11,
 };
 
 /* SGE is a range of registered local memory, laid out as ibv_sge. MemoryRegion.Slice makes one. */
