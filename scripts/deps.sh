@@ -9,7 +9,7 @@ run=(iproute2 gcc libc6-dev pkg-config libdpdk-dev libibverbs-dev librdmacm-dev 
 test=("${run[@]}" dpdk dpdk-dev tshark iperf3 iputils-ping tcpdump qemu-user-static rdmacm-utils
     ibverbs-utils infiniband-diags ucx-utils perftest python3-pyverbs rdma-core libfabric-bin tgt
     libiscsi-bin valgrind systemd man-db strace dpkg-dev podman runc catatonit uidmap
-    musl-tools)
+    musl-tools openmpi-bin libopenmpi-dev)
 interop=("${test[@]}" qemu-system-x86 binutils xz-utils)
 case "${1:-run}" in
 run) want=("${run[@]}") ;;

@@ -348,6 +348,19 @@ static void errors(void)
 	close_ended(&p);
 }
 
+/* Loopback is the device's for an id with a channel, and nobody's, as on Linux, for a synchronous
+ * one, by which libfabric looks for an address. */
+static void loopback(struct rdma_event_channel *ch)
+{
+	struct sockaddr_in here = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct rdma_cm_id *id;
+
+	CHECK(!rdma_create_id(ch, &id, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_bind_addr(id, (struct sockaddr *)&here) && id->verbs && !rdma_destroy_id(id));
+	CHECK(!rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_bind_addr(id, (struct sockaddr *)&here) && !id->verbs && !rdma_destroy_id(id));
+}
+
 static void refused(void)
 {
 	struct sockaddr_in nobody = { .sin_family = AF_INET,
@@ -362,6 +375,7 @@ static void refused(void)
 	FAILS(rdma_create_id(ch, &id, NULL, RDMA_PS_UDP), EOPNOTSUPP);
 	CHECK(!rdma_create_id(ch, &id, NULL, RDMA_PS_TCP));
 	FAILS(rdma_bind_addr(id, (struct sockaddr *)&foreign), EADDRNOTAVAIL);
+	loopback(ch);
 	FAILS(rdma_connect(id, &param), EINVAL);
 	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&nobody, 1000));
 	CHECK(!id->verbs); /* whoever takes the event, in whatever thread, has the device from then on */

@@ -219,6 +219,21 @@ static bool unspecified(const struct sockaddr *a)
 	return IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)a)->sin6_addr);
 }
 
+static bool loopback(const struct sockaddr *a)
+{
+	const struct in6_addr *six = &((const struct sockaddr_in6 *)a)->sin6_addr;
+
+	if (a->sa_family == AF_INET)
+		return ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+	return IN6_IS_ADDR_LOOPBACK(six) ||
+	       (IN6_IS_ADDR_V4MAPPED(six) && six->s6_addr[12] == IN_LOOPBACKNET);
+}
+
+/*
+ * On Linux loopback is no device's. libfabric binds a synchronous id to it to learn where a program
+ * listens that has named no address, and takes another one if there is no device. For all others
+ * loopback is our device's: they can use it.
+ */
 int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 {
 	struct rv_id *i = to_id(id);
@@ -238,7 +253,7 @@ int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 	if (error)
 		return rv_fail(error);
 	i->bound = true;
-	if (!unspecified(addr))
+	if (!unspecified(addr) && !(i->sync && loopback(addr)))
 		rv_attach(i);
 	return 0;
 }
