@@ -68,7 +68,7 @@ func TestPostInPart(t *testing.T) {
 		{func(wr *WorkRequest) { wr.List = make([]SGE, 2) }, ErrListTooLong},
 		{func(wr *WorkRequest) { wr.Op = 0 }, ErrShape},
 		{func(wr *WorkRequest) { wr.Op = OpRecv }, ErrShape},
-		{func(wr *WorkRequest) { wr.Op = OpLocalInvalidate + 1 }, ErrShape},
+		{func(wr *WorkRequest) { wr.Op = 0xff }, ErrShape},
 		{func(wr *WorkRequest) { wr.Op = OpFetchAdd }, ErrShape}, // Local of 1 octet
 		{func(wr *WorkRequest) { wr.Op, wr.Local = OpFetchAdd, SGE{} }, ErrReadDepth},
 		{func(wr *WorkRequest) { wr.Op = OpRead }, ErrReadDepth},

@@ -76,7 +76,7 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 		Table: a.table, Domain: opt.PD.id, Stream: mem.StreamID(n), Number: uint32(n),
 		SendCQ: &opt.SendCQ.q, RecvCQ: &opt.RecvCQ.q,
 		SendDepth: opt.SendDepth, RecvDepth: opt.RecvDepth, SGEMax: opt.SGEMax, InlineMax: opt.InlineMax,
-		RecvRanges: opt.receiveRanges(),
+		RecvRanges: int32(opt.receiveRanges()),
 		Teller:     teller{q},
 	}
 	if opt.SRQ != nil {

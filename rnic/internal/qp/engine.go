@@ -53,12 +53,12 @@ type Config struct {
 	Domain         mem.ProtectionDomain
 	Stream         mem.StreamID
 	Number         uint32 // of the queue pair, in completions
+	RecvRanges     int32  // of a receive buffer
 	SendCQ, RecvCQ *CQ
 	SRQ            *SRQ
 
 	SendDepth, RecvDepth int
-	// ranges and inline octets of a work request; ranges of a receive buffer
-	SGEMax, InlineMax, RecvRanges int
+	SGEMax, InlineMax    int // ranges and inline octets of a work request
 
 	Source Source // more work, which was not posted; nil: none
 

@@ -94,7 +94,7 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 	}
 	r.buffer.List = r.ranges[1:]
 	r.rx.Init(mc)
-	r.sendQ.InitLists(ceilPow2(q.RecvDepth), q.RecvRanges)
+	r.sendQ.InitLists(ceilPow2(q.RecvDepth), int(q.RecvRanges))
 	r.termQ.Init(1)
 	r.termQ.Post(ddp.RecvBuffer{STag: q.control.region.STag(), Len: TerminateLenMax})
 	r.queues = [...]*ddp.Queue{rdmap.QNSend: &r.sendQ, rdmap.QNTerminate: &r.termQ,

@@ -93,7 +93,8 @@ func (q *Engine) startRTR(t *mpa.Terms, responder bool) {
 		return
 	}
 	if g.awaited = rtrMayBeSend(t); g.awaited {
-		q.recv.sendQ.InitLists(ceilPow2(q.RecvDepth+1), q.RecvRanges) // one more for the RTR message's
+		// one more for the RTR message's
+		q.recv.sendQ.InitLists(ceilPow2(q.RecvDepth+1), int(q.RecvRanges))
 	}
 }
 
