@@ -199,7 +199,7 @@ func override(env, by []string) []string {
 // runProgram makes this process the program. It returns only with an error.
 func runProgram(lib string, args, env []string) error {
 	if _, err := portfile.Environment(env, port.All()); err != nil {
-		return err
+		return errors.New(flagsFor(err.Error(), os.Environ()))
 	}
 	if _, err := portfile.GuardOf(env); err != nil {
 		return errors.New(flagsFor(err.Error(), os.Environ()))

@@ -232,7 +232,7 @@ static bool loopback(const struct sockaddr *a)
 /*
  * On Linux loopback is no device's. libfabric binds a synchronous id to it to learn where a program
  * listens that has named no address, and takes another one if there is no device. For all others
- * loopback is our device's: they can use it.
+ * loopback is our device's: they can use it, as rsockets' synchronous ids for datagrams do.
  */
 int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 {
@@ -253,7 +253,7 @@ int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 	if (error)
 		return rv_fail(error);
 	i->bound = true;
-	if (!unspecified(addr) && !(i->sync && loopback(addr)))
+	if (!unspecified(addr) && !(i->sync && id->ps != RDMA_PS_UDP && loopback(addr)))
 		rv_attach(i);
 	return 0;
 }
