@@ -240,6 +240,7 @@ func lostErrno(err error) syscall.Errno {
 // established tells of a connection in service, and then of its end.
 func (id *cmID) established(q *qp, private []byte) {
 	r := q.rnic.Load()
+	told := q.engine.endings.await(r) // first: the program may end as soon as it knows
 	s := r.Startup()
 	ev := &ring.CMEvent{Type: cmEstablished, ResponderResources: depth(s.IRD),
 		InitiatorDepth: depth(s.ORD)}
@@ -253,7 +254,6 @@ func (id *cmID) established(q *qp, private []byte) {
 	q.engine.tellLog("connected, %v with %v: %v, %s", r.LocalAddr(), r.RemoteAddr(),
 		s.Dialect, crc)
 	r.Doorbell() // for what was posted meanwhile
-	told := q.engine.endings.await(r)
 	go func() {
 		<-r.Done()
 		q.engine.tellEnd(r.Err(), "ended, %v with %v: %s", r.LocalAddr(), r.RemoteAddr(), why(r.Err()))
