@@ -24,8 +24,7 @@ const (
 // udGroup is a group with the queue pairs that are attached to it.
 type udGroup struct {
 	members []*ud
-	socket  *udSocket // nil: of an id that has joined and has no queue pair
-	via     netip.Addr
+	socket  *udSocket
 }
 
 // group makes or finds one, which is joined at the interface of an address. slotting is locked.
@@ -48,7 +47,7 @@ func (e *Engine) group(g gid, via netip.Addr) (*udGroup, error) {
 		e.tellLog("group %v at %v: %v", netip.AddrFrom16(g).Unmap(), via, err)
 		return nil, err
 	}
-	group := &udGroup{socket: s, via: via}
+	group := &udGroup{socket: s}
 	e.whenQuiet(func() { p.groups[g] = group })
 	e.tellLog("group %v is joined at %v", netip.AddrFrom16(g).Unmap(), via)
 	return group, nil
