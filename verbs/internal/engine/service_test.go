@@ -28,3 +28,14 @@ func TestServiceOctets(t *testing.T) {
 		require.False(t, ok, at)
 	}
 }
+
+// What is parsed is what was put.
+func FuzzService(f *testing.F) {
+	s := service{status: 1, number: 2, qkey: 3, private: []byte("x")}
+	f.Add(s.put())
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if s, ok := parseService(data); ok {
+			require.Equal(t, data, s.put())
+		}
+	})
+}
