@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/internal/daemon/status"
+	"github.com/rnicd/rnicd/internal/status"
 )
 
 // A link-local address has its zone everywhere: in the file, on the command line, and where the

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/internal/daemon/metrics"
-	"github.com/rnicd/rnicd/internal/daemon/status"
 	"github.com/rnicd/rnicd/internal/daemon/top"
 	"github.com/rnicd/rnicd/internal/skip"
+	"github.com/rnicd/rnicd/internal/status"
 )
 
 // A disk that is full under a port's capture is told at once, by log, status and metrics; the port

@@ -2,17 +2,12 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/netip"
-	"strconv"
 
 	"github.com/rnicd/rnicd/internal/daemon/control"
-	"github.com/rnicd/rnicd/internal/daemon/status"
-	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/stack"
-	"github.com/rnicd/rnicd/stream"
+	"github.com/rnicd/rnicd/internal/report"
+	"github.com/rnicd/rnicd/internal/status"
 )
 
 // served is what tells a connection of a Service from others.
@@ -41,7 +36,7 @@ func (d *Daemon) EachConnection(ctx context.Context, f status.Filter,
 	}
 	for _, p := range d.Ports() {
 		for i, poller := range p.Pollers() {
-			if err := eachOf(ctx, poller, func(c *status.Connection) error {
+			if err := report.EachOf(ctx, poller, func(c *status.Connection) error {
 				c.Port, c.Queue = p.Name, i
 				if s, ok := services[served{p.Name, plain(c.Conn.Remote), c.Conn.Local.Port()}]; ok {
 					c.Service, c.Since = s.Service, &s.Since
@@ -92,56 +87,10 @@ func (p *Port) listensAt(remote netip.AddrPort, listen uint16) netip.AddrPort {
 	return netip.AddrPortFrom(at, listen)
 }
 
-// seen is what a Poller copies of a connection.
-type seen struct {
-	conn           stack.ConnInfo
-	rdma           rnic.ConnInfo
-	stream         stream.Info
-	isRDMA, isByte bool
-}
-
-// eachOf tells of the connections of one Poller. It copies what a turn has seen, and tells of it
-// between turns.
-func eachOf(ctx context.Context, p *stack.Poller, tell func(*status.Connection) error) error {
-	var batch []seen
-	return p.EachConn(ctx, func(c *stack.Conn) {
-		batch = append(batch, seen{})
-		s := &batch[len(batch)-1]
-		c.Info(&s.conn)
-		if s.isRDMA = rnic.InfoOf(c, &s.rdma); !s.isRDMA {
-			s.stream, s.isByte = stream.InfoOf(c)
-		}
-	}, func() error {
-		for i := range batch {
-			s := &batch[i]
-			c := &status.Connection{Kind: status.Other, Conn: s.conn}
-			switch {
-			case s.isRDMA:
-				c.Kind, c.RDMA = status.RDMA, &s.rdma
-			case s.isByte:
-				c.Kind = status.TCPStream
-				c.Stream = &status.Stream{Acked: s.stream.Acked, Unacked: s.stream.Unacked,
-					Unsent: s.stream.Unsent, Unread: s.stream.Unread}
-			}
-			if err := tell(c); err != nil {
-				return err
-			}
-		}
-		batch = batch[:0]
-		return nil
-	})
-}
-
 // answerConnections writes a JSON object a line. Only so many clients are answered at a time, so
 // that looking costs a Poller no more than that.
 func (d *Daemon) answerConnections(w http.ResponseWriter, r *http.Request) {
-	filter, err := status.ParseFilter(r.URL.Query()["filter"])
-	limit := -1
-	if text := r.URL.Query().Get("limit"); text != "" && err == nil {
-		if limit, err = strconv.Atoi(text); err == nil && limit < 1 {
-			err = fmt.Errorf("limit %d: want 1 or more", limit)
-		}
-	}
+	look, err := report.ParseLook(r.URL.Query())
 	if err != nil {
 		control.Fail(w, http.StatusBadRequest, err)
 		return
@@ -153,17 +102,7 @@ func (d *Daemon) answerConnections(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/jsonl")
-	out := json.NewEncoder(w)
-	err = d.EachConnection(r.Context(), filter, func(c *status.Connection) error {
-		if limit == 0 {
-			return errEnough
-		}
-		limit--
-		return out.Encode(c)
-	})
-	if err != nil && err != errEnough {
+	if look.Write(r.Context(), w, d.EachConnection) != nil {
 		panic(http.ErrAbortHandler) // the answer is cut, and the client sees that
 	}
 }
-
-var errEnough = fmt.Errorf("as many connections as were asked for")

@@ -160,7 +160,7 @@ func (d *Daemon) start(ctx context.Context) error {
 
 func (d *Daemon) openPort(c *portfile.Port) error {
 	open := c.Open
-	open.Fell = d.flights.of(c.Name)
+	open.Fell = d.flights.Of(c.Name)
 	if d.opt.Front != nil {
 		d.opt.Front(c.Name, &open)
 	}
@@ -350,7 +350,7 @@ func (d *Daemon) Close() (err error) {
 		err = errors.Join(err, closeAdapter(p.Adapter), p.Port.Close())
 	}
 	d.ports = nil
-	d.flights.stop()
+	d.flights.Stop()
 	d.out.Close(lossy.CloseWithin)
 	return err
 }

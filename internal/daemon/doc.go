@@ -7,7 +7,7 @@
 //	listener.go    TCP ports, which stay open while their Services are replaced
 //	serve_*.go     the types of service
 //	reload.go      what changes at once, and what needs a restart
-//	status.go      the state of the daemon (internal/daemon/status)
+//	status.go      the state of the daemon (internal/status)
 //	connections.go lists of connections, a few in each turn of their Poller
 //	control.go     the requests of the control socket
 //	capture.go     captures of ports over the control socket

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/internal/daemon/status"
+	"github.com/rnicd/rnicd/internal/status"
 )
 
 // A connection that ends with an error is logged with its last events, in one record, and both can

@@ -7,7 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/internal/daemon/status"
+	"github.com/rnicd/rnicd/internal/report"
+	"github.com/rnicd/rnicd/internal/status"
 )
 
 // A Poller that stands still has no counters to show, and takes no time from the others: what is
@@ -19,7 +20,7 @@ func TestOneThatHangsHidesNoOther(t *testing.T) {
 	require.NoError(t, still.Submit(func() { close(held); <-goOn }))
 	defer close(goOn)
 	<-held
-	first, second := askQueue(r.dev, still), askQueue(other.Adapter, other.Pollers()[0])
+	first, second := report.AskQueue(r.dev, still), report.AskQueue(other.Adapter, other.Pollers()[0])
 	seen := make(chan struct{})
 	// the answer before it is there
 	require.NoError(t, other.Pollers()[0].Submit(func() { close(seen) }))
@@ -29,7 +30,7 @@ func TestOneThatHangsHidesNoOther(t *testing.T) {
 	var a, b status.Queue
 	first(ctx, &a)
 	second(ctx, &b)
-	require.Equal(t, ErrNoAnswer.Error(), a.Error)
+	require.Equal(t, report.ErrNoAnswer.Error(), a.Error)
 	require.Empty(t, b.Error)
 	require.NotZero(t, b.Counters)
 }

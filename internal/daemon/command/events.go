@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rnicd/rnicd/internal/daemon/control"
-	"github.com/rnicd/rnicd/internal/daemon/status"
 	"github.com/rnicd/rnicd/internal/printable"
+	"github.com/rnicd/rnicd/internal/status"
 )
 
 // Events is the command events.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/internal/daemon/status"
 	"github.com/rnicd/rnicd/internal/port"
+	"github.com/rnicd/rnicd/internal/status"
 )
 
 func TestEvents(t *testing.T) {

@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rnicd/rnicd/internal/daemon/control"
-	"github.com/rnicd/rnicd/internal/daemon/status"
 	"github.com/rnicd/rnicd/internal/daemon/top"
 	"github.com/rnicd/rnicd/internal/printable"
+	"github.com/rnicd/rnicd/internal/status"
 )
 
 const socketHelp = "the daemon's control socket; without it where a daemon has it by default"

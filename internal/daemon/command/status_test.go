@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/daemon/control"
-	"github.com/rnicd/rnicd/internal/daemon/status"
 	"github.com/rnicd/rnicd/internal/port"
+	"github.com/rnicd/rnicd/internal/status"
 )
 
 // The exit status tells a script of a daemon that serves, of one whose Poller stands still, of

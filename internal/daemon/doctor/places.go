@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/internal/daemon/control"
-	"github.com/rnicd/rnicd/internal/daemon/status"
 	"github.com/rnicd/rnicd/internal/port/portfile"
+	"github.com/rnicd/rnicd/internal/status"
 	"github.com/rnicd/rnicd/pmd"
 )
 

@@ -1,7 +1,7 @@
 package metrics
 
 import (
-	"github.com/rnicd/rnicd/internal/daemon/status"
+	"github.com/rnicd/rnicd/internal/status"
 )
 
 // metric is one name. A name that ends in _total only grows while the daemon runs; others are

@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/rnicd/rnicd/internal/daemon/status"
+	"github.com/rnicd/rnicd/internal/status"
 	"github.com/rnicd/rnicd/internal/vswitch"
 	"github.com/rnicd/rnicd/pmd"
 )

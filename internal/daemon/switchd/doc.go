@@ -6,6 +6,6 @@
 //	core.go    the thread of a core, and its idling
 //	watchdog.go  threads that do not turn
 //	seen.go    control socket and metrics
-//	status.go  the state of the switch (internal/daemon/status)
+//	status.go  the state of the switch (internal/status)
 //	report.go  counters as text
 package switchd

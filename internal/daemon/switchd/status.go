@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/rnicd/rnicd/internal/awake"
-	"github.com/rnicd/rnicd/internal/daemon"
 	"github.com/rnicd/rnicd/internal/daemon/config"
-	"github.com/rnicd/rnicd/internal/daemon/status"
 	"github.com/rnicd/rnicd/internal/port"
+	"github.com/rnicd/rnicd/internal/report"
+	"github.com/rnicd/rnicd/internal/status"
 	"github.com/rnicd/rnicd/internal/vswitch"
 )
 
@@ -23,7 +23,7 @@ func (s *Server) Status(ctx context.Context) *status.Switch {
 	ctx, cancel := awake.Timeout(ctx, askTimeout, nil)
 	defer cancel()
 	out := &status.Switch{Kind: status.KindSwitch, Version: s.version, PID: os.Getpid(),
-		Started: s.since, At: time.Now(), Config: s.Config().File, CPU: daemon.CPU()}
+		Started: s.since, At: time.Now(), Config: s.Config().File, CPU: report.CPU()}
 	if s.logLost != nil {
 		out.LogLost = s.logLost()
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rnicd/rnicd/internal/daemon/status"
+	"github.com/rnicd/rnicd/internal/status"
 )
 
 // connectionTable has a row for each connection.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rnicd/rnicd/internal/daemon/status"
 	"github.com/rnicd/rnicd/internal/printable"
+	"github.com/rnicd/rnicd/internal/status"
 )
 
 // Look is what was seen of a daemon, or of a switch, at one moment: one of the two is there.

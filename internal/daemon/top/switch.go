@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rnicd/rnicd/internal/daemon/status"
+	"github.com/rnicd/rnicd/internal/status"
 )
 
 // WriteSwitch writes what rnicd status --switch prints.

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/rnicd/rnicd/internal/daemon/status"
+	"github.com/rnicd/rnicd/internal/status"
 )
 
 // portKey is a port of a switch in two looks.

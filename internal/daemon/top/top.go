@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/rnicd/rnicd/internal/daemon/control"
-	"github.com/rnicd/rnicd/internal/daemon/status"
+	"github.com/rnicd/rnicd/internal/status"
 )
 
 // connectionsMax is how many connections are asked for.

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/rnicd/rnicd/internal/daemon/control"
-	"github.com/rnicd/rnicd/internal/daemon/status"
+	"github.com/rnicd/rnicd/internal/status"
 	"github.com/rnicd/rnicd/rnic"
 )
 
