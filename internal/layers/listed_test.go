@@ -130,6 +130,25 @@ func TestPublicPackages(t *testing.T) {
 		"README.md, or unexport what no user needs")
 	require.Contains(t, string(text), fmt.Sprintf(
 		"%d names in all, %d of them without the protocol's layers", total, above))
+	require.Less(t, above, 900)
+}
+
+// The front page of go doc lists the packages of README.md's table, for the same.
+func TestFrontPage(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	doc, err := os.ReadFile("../../doc.go")
+	require.NoError(t, err)
+	said, listed := map[string]string{}, map[string]string{}
+	for _, row := range regexp.MustCompile(`(?m)^\| \[[a-z/]+\]\(([a-z/]+)\) \| [0-9]+ \| (.*) \|$`).
+		FindAllStringSubmatch(string(readme), -1) {
+		said[row[1]] = strings.ReplaceAll(row[2], "`", "")
+	}
+	for _, line := range regexp.MustCompile(`(?m)^//\t([a-z/]+) +(.*)$`).
+		FindAllStringSubmatch(string(doc), -1) {
+		listed[line[1]] = line[2]
+	}
+	require.Equal(t, said, listed)
 }
 
 func TestExported(t *testing.T) {

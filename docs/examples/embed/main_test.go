@@ -2,6 +2,8 @@ package main
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -53,4 +55,35 @@ func TestPackageCommentShowsTheExample(t *testing.T) {
 		shown++
 	}
 	require.Equal(t, 19, shown)
+}
+
+// The README's commands run the example in a module of its own, from an empty directory next to a
+// checkout.
+func TestReadmeCommands(t *testing.T) {
+	root, err := filepath.Abs("../../..")
+	require.NoError(t, err)
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	require.NoError(t, err)
+	_, section, found := strings.Cut(string(readme), "\n## Embed it\n")
+	require.True(t, found)
+	section, _, _ = strings.Cut(section, "\n```")
+	var script []string
+	for line := range strings.Lines(section) {
+		if command, is := strings.CutPrefix(line, "    "); is {
+			script = append(script, command)
+		}
+	}
+	require.Contains(t, script, "go mod tidy\n")
+
+	beside := t.TempDir()
+	require.NoError(t, os.Symlink(root, filepath.Join(beside, "rnicd")))
+	empty := filepath.Join(beside, "app")
+	require.NoError(t, os.Mkdir(empty, 0o700))
+	cmd := exec.Command("sh", "-euc", strings.Join(script, ""))
+	cmd.Dir = empty
+	// -trimpath: the next run finds in the cache what this one compiles
+	cmd.Env = append(os.Environ(), "PWD="+empty, "GOFLAGS="+os.Getenv("GOFLAGS")+" -trimpath")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "1 completion: RDMA Write 7 of 30 octets: success\n")
 }
