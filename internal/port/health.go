@@ -53,6 +53,17 @@ func TroubleOf(device pmd.Port) (none pmd.Trouble) {
 	return none
 }
 
+// Connected says whether frames of a device can get anywhere, and whether they could ever. Any
+// goroutine, not during or after the device's Close.
+func Connected(device pmd.Port) (now, ever bool) {
+	if d, ok := device.(interface{ LinkUps() uint64 }); ok { // memif
+		now = device.(interface{ LinkUp() bool }).LinkUp()
+		return now, d.LinkUps() > 0
+	}
+	now = !TroubleOf(device).Stops()
+	return now, now
+}
+
 // OffencesOf are the connections that ended because memory of the device's peer went away, or was
 // slow. Any goroutine.
 func OffencesOf(device pmd.Port) uint64 {

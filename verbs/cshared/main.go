@@ -101,6 +101,7 @@ func open(bells engine.Doorbells) (h engine.Host, err error) {
 	if h.OwnTCP {
 		h.MTU, h.MAC = cfg.MTUOr(), p.Device().MAC()
 		h.Poller = p.Pollers()[0]
+		h.LinkUp = func() (now, ever bool) { return port.Connected(p.Device()) }
 	}
 	for _, a := range cfg.Addrs {
 		h.Addrs = append(h.Addrs, a.Addr())

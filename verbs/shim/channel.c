@@ -328,9 +328,18 @@ void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int n)
 	rv_acked(&to_cq(cq)->acks, n);
 }
 
+/* An event about the port, and no object of the program's. */
+static bool about_port(enum ibv_event_type type)
+{
+	return type == IBV_EVENT_PORT_ACTIVE || type == IBV_EVENT_PORT_ERR ||
+	       type == IBV_EVENT_GID_CHANGE;
+}
+
 /* Those of an asynchronous event about an object. */
 static struct rv_acks *acks_of_type(void *object, enum ibv_event_type type)
 {
+	if (about_port(type))
+		return &((struct rv_context *)object)->acks;
 	switch (type) {
 	case IBV_EVENT_CQ_ERR:
 		return &to_cq(object)->async_acks;
@@ -356,6 +365,11 @@ int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *eve
 		return -1;
 	event->event_type = e.type;
 	switch (event->event_type) {
+	case IBV_EVENT_PORT_ACTIVE:
+	case IBV_EVENT_PORT_ERR:
+	case IBV_EVENT_GID_CHANGE:
+		event->element.port_num = 1;
+		break;
 	case IBV_EVENT_CQ_ERR:
 		event->element.cq = object;
 		break;
@@ -372,5 +386,6 @@ int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *eve
 /* The first member of each element is a pointer to the object. */
 void ibv_ack_async_event(struct ibv_async_event *event)
 {
-	rv_acked(acks_of_type(event->element.qp, event->event_type), 1);
+	if (!about_port(event->event_type))
+		rv_acked(acks_of_type(event->element.qp, event->event_type), 1);
 }

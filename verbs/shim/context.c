@@ -17,10 +17,12 @@ struct ibv_context *rv_open(void)
 	if (!x)
 		return NULL;
 	c = &x->verbs.context;
-	a = (struct rv_args){ .arg = { (uint64_t)x->events.engine_fd } };
-	error = rv_call(RV_OPEN, &a);
+	x->cookie = rv_table_add(x);
+	a = (struct rv_args){ .arg = { (uint64_t)x->events.engine_fd, x->cookie } };
+	error = x->cookie ? rv_call(RV_OPEN, &a) : ENOMEM;
 	x->events.process = rv_process(); /* which may have an engine only now */
 	if (error) {
+		rv_table_remove(x->cookie);
 		rv_close(x->events.engine_fd);
 		rv_close_socket(&x->events);
 		errno = error;
@@ -57,6 +59,7 @@ int ibv_close_device(struct ibv_context *c)
 	struct rv_context *x = to_context(c);
 	int error = rv_call1(RV_CLOSE, x->handle);
 
+	rv_table_remove(x->cookie);
 	rv_close_socket(&x->events);
 	pthread_mutex_destroy(&c->mutex);
 	return rv_fail(error == EPERM ? 0 : error);

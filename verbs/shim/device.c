@@ -214,6 +214,10 @@ int rv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_att
 		struct rv_link l;
 
 		rv_link(&l);
+		if (rv_port_down()) {
+			all.state = IBV_PORT_DOWN;
+			all.phys_state = 3; /* Disabled */
+		}
 		all.active_mtu = path_mtu(l.mtu);
 		all.active_width = speed_of(l.mbps)->width;
 		all.active_speed = speed_of(l.mbps)->speed;

@@ -3,7 +3,11 @@
  * host's, or those that the engine has alone. The default route's address comes first, because
  * programs that are told nothing take entry 0; loopback comes last. Link-local IPv6 addresses mean
  * nothing without an interface, which a GID does not name. An entry keeps its index while its
- * address is there.
+ * address is there. The table is read again when the device is opened, and after the engine has
+ * said that addresses have changed.
+ *
+ * The device is at the interface of entry 0; while that is empty at the one that it had, as long as
+ * there is such an interface.
  *
  * As iWARP it has one entry, the port's address in the first octets; the table then says only which
  * interface the device is at.
@@ -23,6 +27,8 @@ static struct rv_gid table[RV_GIDS];
 static bool looked, own;
 static uint32_t own_mtu;
 static uint8_t own_mac[6];
+static char home[IF_NAMESIZE]; /* the interface; empty: none of the kernel's */
+static uint32_t seen;          /* of rv_area->changes */
 
 void rv_lock_gids(void)
 {
@@ -145,6 +151,17 @@ bool rv_gid_is_set(const struct rv_gid *g)
 	return memcmp(&g->gid, &none, sizeof none);
 }
 
+/* The table is locked. */
+static void settle_home(void)
+{
+	if (!table[0].interface[0] && (!home[0] || !if_nametoindex(home)))
+		for (int i = RV_GIDS - 1; i > 0; i--)
+			if (table[i].interface[0] && strcmp(table[i].interface, "lo"))
+				memcpy(home, table[i].interface, sizeof home);
+	if (table[0].interface[0])
+		memcpy(home, table[0].interface, sizeof home);
+}
+
 /* Takes what is gone out of the table, and puts what is new where there is room. */
 static void put(const struct found *all, int n)
 {
@@ -167,6 +184,7 @@ static void put(const struct found *all, int n)
 		if (!had[i] && free < RV_GIDS)
 			table[free] = all[i].g;
 	}
+	settle_home();
 	store_release(&looked, true);
 	rv_unlock(&lock);
 }
@@ -195,6 +213,8 @@ void rv_gids_look(bool opened)
 
 	if (opened ? !rv_roce() : engine_decides())
 		return;
+	if (opened)
+		__atomic_store_n(&seen, load_acquire(&rv_area->changes), __ATOMIC_RELAXED);
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
 	n = look_at_host(all);
 	if (opened && !rv_call(RV_ADDRESSES, &a) && a.ret_size) {
@@ -215,14 +235,30 @@ void rv_gids_look(bool opened)
 	} else {
 		put(all, n);
 	}
+	if (opened) {
+		char name[IF_NAMESIZE];
+
+		rv_lock(&lock);
+		memcpy(name, home, sizeof name);
+		rv_unlock(&lock);
+		a = (struct rv_args){ .data = name, .size = sizeof name };
+		rv_call(RV_WATCH_PORT, &a);
+	}
 	pthread_setcancelstate(before, &before);
 	errno = error;
 }
 
-static bool entry(uint32_t index, struct rv_gid *g)
+static void look(void)
 {
 	if (!load_acquire(&looked))
 		rv_gids_look(false);
+	if (rv_process() && load_acquire(&rv_area->changes) != load_relaxed(&seen))
+		rv_gids_look(true);
+}
+
+static bool entry(uint32_t index, struct rv_gid *g)
+{
+	look();
 	rv_lock(&lock);
 	*g = table[index];
 	rv_unlock(&lock);
@@ -305,9 +341,9 @@ void rv_link(struct rv_link *l)
 
 	memset(l, 0, sizeof *l);
 	l->mbps = -1;
-	for (uint32_t i = 0; i < RV_GIDS && !entry(i, &g); i++)
-		;
+	look();
 	rv_lock(&lock);
+	memcpy(g.interface, home, sizeof home);
 	if (own) {
 		l->mtu = own_mtu;
 		memcpy(l->mac, own_mac, sizeof own_mac);
@@ -327,6 +363,12 @@ void rv_link(struct rv_link *l)
 		rv_close(fd);
 	}
 	errno = error;
+}
+
+/* Whether the port is, as the engine has said; programs that have none only read files. */
+bool rv_port_down(void)
+{
+	return rv_process() && load_acquire(&rv_area->port_down);
 }
 
 /*

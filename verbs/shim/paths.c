@@ -24,7 +24,7 @@
 /* A path; "#" is an index of the table of GIDs, "@" at the end the interface. */
 static const struct node {
 	const char *path;
-	enum { DIR_, TEXT, GUID, GID, NDEV, TYPE, RATE, CAPS, VIA } what;
+	enum { DIR_, TEXT, GUID, GID, NDEV, TYPE, RATE, CAPS, STATE, PHYS, VIA } what;
 	const char *text; /* as an RNIC; of VIA where it is in truth, followed by the rest of the path */
 	const char *roce; /* where that differs */
 } nodes[] = {
@@ -57,13 +57,13 @@ static const struct node {
 	{ PORT "/lid", TEXT, "0x0", 0 },
 	{ PORT "/lid_mask_count", TEXT, "0", 0 },
 	{ PORT "/link_layer", TEXT, "Ethernet", 0 },
-	{ PORT "/phys_state", TEXT, "5: LinkUp", 0 },
+	{ PORT "/phys_state", PHYS, 0, 0 },
 	{ PORT "/pkeys", DIR_, 0, 0 },
 	{ PORT "/pkeys/0", TEXT, "0x0000", "0xffff" },
 	{ PORT "/rate", RATE, 0, 0 },
 	{ PORT "/sm_lid", TEXT, "0x0", 0 },
 	{ PORT "/sm_sl", TEXT, "0", 0 },
-	{ PORT "/state", TEXT, "4: ACTIVE", 0 },
+	{ PORT "/state", STATE, 0, 0 },
 	{ VERBS, DIR_, 0, 0 },
 	{ VERBS "/abi_version", TEXT, "6", 0 },
 	{ UVERBS, DIR_, 0, 0 },
@@ -294,6 +294,12 @@ int rv_path_text(const struct rv_path *p, char *text, size_t size)
 		break;
 	case RATE:
 		length = snprintf(text, size, "%s", rv_rate());
+		break;
+	case STATE:
+		length = snprintf(text, size, "%s", rv_port_down() ? "1: DOWN" : "4: ACTIVE");
+		break;
+	case PHYS:
+		length = snprintf(text, size, "%s", rv_port_down() ? "3: Disabled" : "5: LinkUp");
 		break;
 	case CAPS:
 		length = snprintf(text, size, "0x%08x", RV_PORT_CAPS);

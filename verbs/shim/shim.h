@@ -154,6 +154,7 @@ int rv_gid_index(const union ibv_gid *gid); /* -1: not ours */
 void rv_gids_look(bool opened);             /* again: what has come and what has gone */
 void rv_link(struct rv_link *l);
 bool rv_own_tcp(void);
+bool rv_port_down(void);
 __be64 rv_guid(void);
 __be16 rv_pkey(void);
 
@@ -250,7 +251,8 @@ void rv_forget(struct rv_socket *s, uint64_t cookie);
 
 struct rv_context {
 	struct rv_socket events; /* first */
-	uint64_t handle;
+	uint64_t handle, cookie;
+	struct rv_acks acks; /* of events about no object, which need none */
 	struct verbs_context verbs; /* last, and with it the public ibv_context */
 };
 struct ibv_context *rv_open(void);

@@ -68,6 +68,7 @@ const char *ibv_event_type_str(enum ibv_event_type type)
 		[IBV_EVENT_SRQ_ERR] = "SRQ catastrophic error",
 		[IBV_EVENT_SRQ_LIMIT_REACHED] = "SRQ limit reached",
 		[IBV_EVENT_QP_LAST_WQE_REACHED] = "last WQE reached",
+		[IBV_EVENT_GID_CHANGE] = "GID table change",
 	};
 
 	return NAME(names, type);

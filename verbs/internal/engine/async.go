@@ -10,22 +10,26 @@ import (
 
 // Events, as enum ibv_event_type numbers them.
 const (
-	eventCQError   = 0
-	eventQPFatal   = 1
-	eventQPRequest = 2
-	eventQPAccess  = 3
-	eventCommEst   = 4
-	eventSRQLimit  = 15
-	eventQPLastWQE = 16
+	eventCQError    = 0
+	eventQPFatal    = 1
+	eventQPRequest  = 2
+	eventQPAccess   = 3
+	eventCommEst    = 4
+	eventPortActive = 9
+	eventPortError  = 10
+	eventSRQLimit   = 15
+	eventQPLastWQE  = 16
+	eventGIDChange  = 18
 )
 
 // opened is a device that the program has opened: where its asynchronous events go.
 type opened struct {
 	events atomic.Pointer[channel]
+	itself subject // of events that are about no object
 }
 
 func (e *Engine) openContext(c *call) error {
-	ctx := &opened{}
+	ctx := &opened{itself: subject{cookie: c.arg[1]}}
 	ctx.events.Store(e.channels.open(int(int64(c.arg[0]))))
 	c.out[0] = e.objects.add(ctx)
 	return nil

@@ -53,6 +53,8 @@ func (e *Engine) carryOut(c *call) error {
 		return e.closeContext(c)
 	case ring.Addresses:
 		return e.tellAddresses(c)
+	case ring.WatchPort:
+		return e.watchPort(c)
 	case ring.AllocPD:
 		return e.allocPD(c)
 	case ring.FreePD:

@@ -37,6 +37,7 @@
 //	udwire.go   and on the wire
 //	srq.go      shared receive queues
 //	async.go    asynchronous events
+//	portwatch.go events of the port, and of its addresses
 //	cm.go       connections: ids
 //	addrs.go    connections: addresses
 //	dials.go    connections: the order in which they begin

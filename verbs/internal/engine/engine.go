@@ -62,6 +62,8 @@ type Engine struct {
 	udPort   *udPort        // nil: there was no queue pair for datagrams
 	udStack  *udStack       // onTurn's: its carrier, over our own stack
 	udTurn   udTurn         // where another goroutine drives datagrams
+	port     portWatch
+	linkUp   func() (now, ever bool) // Host.LinkUp
 	// queue pairs that were destroyed and whose connections have not ended
 	winding sync.WaitGroup
 }
@@ -93,6 +95,9 @@ type Host struct {
 	// addresses of those that may connect, or send datagrams; none: all.
 	Secret []byte
 	Allow  []netip.Prefix
+	// LinkUp says whether the device of OwnTCP is connected, and ever was; nil: always. Any
+	// goroutine.
+	LinkUp func() (now, ever bool)
 }
 
 // Doorbells is what a Poller needs that looks at the program's doorbells itself: what is posted
@@ -161,7 +166,7 @@ func (e *Engine) start(h Host) {
 	e.faults.to = h.Faults
 	e.siw, e.noCRC, e.roce = h.PeersAreSiw, h.NoCRC, h.RoCE || e.area.Looks != 0
 	e.addrs, e.mtu, e.mac = h.Addrs, h.MTU, h.MAC
-	e.secret, e.allowed = h.Secret, h.Allow
+	e.secret, e.allowed, e.linkUp = h.Secret, h.Allow, h.LinkUp
 	if !e.polled {
 		// run sleeps for calls and doorbells alike, in one descriptor.
 		owned.Forget(int(e.area.BellFD))

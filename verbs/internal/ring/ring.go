@@ -109,7 +109,7 @@ type Call struct {
 // engine's numbers; channels are file descriptors of sockets that the engine writes events to and
 // closes when told.
 const (
-	Open     = iota + 1 // async channel -> context
+	Open     = iota + 1 // async channel, cookie -> context
 	Close               // context
 	AllocPD             // -> pd
 	FreePD              // pd
@@ -185,6 +185,9 @@ const (
 	// id of RDMA_PS_UDP, qp or 0, what comes back in CMEvent.Request, Q_Key; data: address of the
 	// group. It attaches the queue pair, and tells
 	CMJoin
+	// Data: the name of the interface that the device is at, or nothing. From now on PortDown and
+	// Changes are right, and events tell of it
+	WatchPort
 )
 
 // CMEvent is an event of the connection manager, one datagram.
@@ -236,7 +239,10 @@ type Area struct {
 	// address of a table with a bit for each descriptor below OwnedMax: it is the engine's, and not
 	// the program's to close; 0: there is none yet
 	Owned uint64
-	_     [10]uint32
+	// how often the addresses in use have changed, perhaps; and 1: the port is down (WatchPort)
+	Changes  uint32
+	PortDown uint32
+	_        [8]uint32
 	// GIDs of address handles, by the index in the table: two words each, as C has the octets
 	Sources [2 * GIDsMax]uint64
 	// datagrams that were dropped, by DropMalformed and those after it. The engine writes them

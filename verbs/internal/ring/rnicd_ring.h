@@ -352,7 +352,7 @@ _Static_assert(sizeof(struct rv_call) == 1168, "");
  * closes when told.
  */
 enum {
-	RV_OPEN = 1, /* async channel -> context */
+	RV_OPEN = 1, /* async channel, cookie -> context */
 	RV_CLOSE = 2, /* context */
 	RV_ALLOC_PD = 3, /* -> pd */
 	RV_FREE_PD = 4, /* pd */
@@ -450,6 +450,11 @@ enum {
 	 * group. It attaches the queue pair, and tells
 	 */
 	RV_CM_JOIN = 47,
+	/*
+	 * Data: the name of the interface that the device is at, or nothing. From now on PortDown and
+	 * Changes are right, and events tell of it
+	 */
+	RV_WATCH_PORT = 48,
 };
 
 /* CMEvent is an event of the connection manager, one datagram. */
@@ -511,7 +516,10 @@ struct rv_area {
 	 * the program's to close; 0: there is none yet
 	 */
 	uint64_t owned;
-	uint32_t pad4[10];
+	/* how often the addresses in use have changed, perhaps; and 1: the port is down (WatchPort) */
+	uint32_t changes;
+	uint32_t port_down;
+	uint32_t pad4[8];
 	/* GIDs of address handles, by the index in the table: two words each, as C has the octets */
 	uint64_t sources[128];
 	/* datagrams that were dropped, by DropMalformed and those after it. The engine writes them */
