@@ -107,6 +107,9 @@ func (r *Rouser) Init(bell *Bell) {
 // Asleep says that it waits for an interrupt of its device. Any goroutine.
 func (r *Rouser) Asleep() bool { return atomic.LoadUint32(r.asleep) != 0 }
 
+// Resting says that it leaves its device to others. Any goroutine.
+func (r *Rouser) Resting() bool { return atomic.LoadUint32(r.resting) != 0 }
+
 var one = [8]byte{1} // to add to an eventfd, on a little-endian machine; on another one as good
 
 // Rouse is for any goroutine, after it has left something.

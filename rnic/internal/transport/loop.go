@@ -98,6 +98,9 @@ func (l *Loop) Drive() bool {
 	if own || l.rang.Load() != nil { // or somebody rang too late for this Turn
 		l.rouser.Rouse()
 	}
+	if l.more.Load() || l.vain() == l.waited.Load() { // run may rest because of this Turn alone
+		l.rouser.EndRest()
+	}
 	return work > 0
 }
 
@@ -439,7 +442,8 @@ type loopRunner struct {
 	*Loop
 	shares bool // its thread is other goroutines', too
 	beside waiting.Beside
-	over   bool // there is nothing left
+	inTurn int64 // since when somebody else is in a Turn, as far as is known; 0: nobody is
+	over   bool  // there is nothing left
 	// both made once: each is an allocation
 	stay func() bool
 	look func() int
@@ -449,7 +453,7 @@ func newLoopRunner(l *Loop) *loopRunner {
 	r := &loopRunner{Loop: l, shares: l.cfg.Bell == nil}
 	r.stay = func() bool {
 		r.hear()
-		return l.vain() != l.waited.Load() && !l.more.Load()
+		return r.waitsForTurn() || l.vain() != l.waited.Load() && !l.more.Load()
 	}
 	r.look = r.lastLook
 	return r
@@ -464,6 +468,15 @@ func (r *loopRunner) lastLook() int {
 	return work
 }
 
+// longTurnNs is how long a Turn takes at most whose goroutine has a processor: one that takes
+// longer may need ours.
+const longTurnNs = 20_000
+
+// waitsForTurn says that somebody else is in a Turn that takes long. It calls EndRest afterwards.
+func (r *loopRunner) waitsForTurn() bool {
+	return r.held.Load() != 0 && r.inTurn != 0 && r.clock()-r.inTurn >= longTurnNs
+}
+
 // hear calls Attend for threads that run no Go.
 func (r *loopRunner) hear() {
 	if r.cfg.Bell.Waited() {
@@ -475,8 +488,14 @@ func (r *loopRunner) hear() {
 func (r *loopRunner) step() {
 	l := r.Loop
 	r.hear()
-	now := l.clock()
-	if ns := r.beside.Rest(now, l.vain(), l.waited.Load(), l.held.Load() != 0); ns > 0 {
+	now, busy := l.clock(), l.held.Load() != 0
+	switch {
+	case !busy:
+		r.inTurn = 0
+	case r.inTurn == 0:
+		r.inTurn = now
+	}
+	if ns := r.beside.Rest(now, l.vain(), l.waited.Load(), busy); ns > 0 {
 		l.rouser.Rest(now, ns, r.shares, r.stay)
 		return
 	}

@@ -288,6 +288,44 @@ func TestNoSleepWithoutConnections(t *testing.T) {
 	require.False(t, l.runs())
 }
 
+// The loop's own goroutine leaves its processor to one whose Turn takes long, who may need it, and
+// goes on once that is over, although nobody polls.
+func TestLongTurn(t *testing.T) {
+	l, ends := drivenEnds(t)
+	for l.Drive() {
+	}
+	l.Attend()
+	r := newLoopRunner(l)
+	l.hold()
+	r.step()
+	require.False(t, r.stay(), "it may be over soon")
+	r.inTurn -= longTurnNs
+	require.True(t, r.stay())
+	l.release()
+	require.False(t, r.stay(), "it is over")
+
+	l.hold()
+	r.inTurn = l.clock() - longTurnNs
+	rested := make(chan struct{})
+	go func() {
+		l.rouser.Rest(l.clock(), int64(2*patience), true, r.stay)
+		close(rested)
+	}()
+	require.Eventually(t, l.rouser.Resting, patience, 100*time.Microsecond)
+	ends[0].out = []byte("ping")
+	l.activate(&ends[0].conn.(*KernelConn).member)
+	l.release()
+	for !l.Drive() { // the Turn that was long, and found work
+	}
+	select {
+	case <-rested:
+	case <-time.After(patience):
+		t.Fatal("it rests on")
+	}
+	r.step()
+	require.Zero(t, r.inTurn)
+}
+
 // One who ends the last connection wakes the loop's own goroutine, which is to end.
 func TestDriveEndsLoop(t *testing.T) {
 	l := newLoop(t)
