@@ -15,7 +15,6 @@ import (
 
 	"github.com/rnicd/rnicd/internal/daemon/cdi"
 	"github.com/rnicd/rnicd/internal/daemon/config"
-	"github.com/rnicd/rnicd/internal/port"
 )
 
 func newCDI() *cobra.Command {
@@ -94,7 +93,7 @@ func (o *cdiWrite) run(w io.Writer) error {
 	if o.file == "" {
 		return o.put(w, host.Spec())
 	}
-	s, err := config.LoadSwitch(o.file, port.All())
+	s, err := config.LoadSwitch(o.file, cdi.Drivers())
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ var host = Host{Libraries: "/opt/lib/rnicd"}
 // parsed is a switch's configuration.
 func parsed(t *testing.T, text string) *config.Switch {
 	t.Helper()
-	s, err := config.ParseSwitch("switch.toml", []byte(text), port.All())
+	s, err := config.ParseSwitch("switch.toml", []byte(text), Drivers())
 	require.NoError(t, err)
 	return s
 }
@@ -83,6 +83,8 @@ name = "rnic0"
 host_address = "10.9.0.254/20"
 [[uplink]]
 name = "rnic1"
+driver = "dpdk"
+pci = "0000:3b:00.0"
 [[program]]
 name = "store"
 uplink = "rnic0"

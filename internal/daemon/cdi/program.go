@@ -27,6 +27,16 @@ const (
 // deviceForm is what CDI takes for the name of a device, of what a switch takes for a program's.
 var deviceForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9_-]*[a-z0-9])?$`)
 
+// Drivers are those of a switch's configuration that is described only: none says that it is not
+// built in, as DPDK's is not where rnicd is linked with nothing.
+func Drivers() port.Drivers {
+	drivers := slices.Clone(port.All())
+	for i := range drivers {
+		drivers[i].Check = nil
+	}
+	return drivers
+}
+
 // Programs has a device for each program of a switch: its name, socket, id, secret, addresses and
 // settings. Programs with a secret are apart, since only root may read them; a Spec without devices
 // is nil. The error joins one for each program that no container can be.

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// fakeLibraries is a folder that has files of the libraries' names.
+func fakeLibraries(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"librnicd_verbs.so", "librnicd_engine.so"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
+	}
+	return dir
+}
+
+// All places are there, and each answers with the CDI device, or with what it has. Libraries that
+// go make them unhealthy. A kubelet that starts again is registered with again; the plugin's end
+// leaves no socket.
+func TestSockets(t *testing.T) {
+	k := newKubelet(t)
+	o := options{sockets: 3, lib: fakeLibraries(t), cdiDir: t.TempDir(), kubelet: k.dir}
+	stop := offer(t, o)
+	const resource = "rnicd.io/sockets"
+	r := k.await(resource)[resource]
+	r.until("Healthy", "0", "1", "2")
+	for _, ids := range [][]string{{"0"}, {"2", "1"}} {
+		a, err := r.allocate(ids...)
+		require.NoError(t, err)
+		require.Len(t, a.CdiDevices, 1)
+		require.Equal(t, "rnicd.io/rnic=sockets", a.CdiDevices[0].Name)
+		require.Empty(t, a.Envs)
+		require.Empty(t, a.Mounts)
+	}
+	require.FileExists(t, filepath.Join(o.cdiDir, "rnicd.json"))
+	require.ErrorContains(t, serveOnce(t.Context(), t.TempDir(), &plugin{pool: newPool("none", false)}), "kubelet.sock: no such file",
+		"what is tried again")
+	_, err := r.allocate("3")
+	require.ErrorContains(t, err, "rnicd.io/sockets has no device 3 any more")
+
+	engine := filepath.Join(o.lib, "librnicd_engine.so")
+	require.NoError(t, os.Rename(engine, engine+".away"))
+	r.until("Unhealthy", "0", "1", "2")
+	_, err = r.allocate("1")
+	require.ErrorContains(t, err, "device 1 of rnicd.io/sockets: stat "+engine)
+	require.NoError(t, os.Rename(engine+".away", engine))
+	r.until("Healthy", "0", "1", "2")
+
+	k.server.Stop()
+	k.start()
+	r = k.await(resource)[resource]
+	r.until("Healthy", "0", "1", "2")
+	require.NoError(t, os.Remove(filepath.Join(k.dir, "rnicd-sockets.sock")))
+	r = k.await(resource)[resource]
+	r.until("Healthy", "0", "1", "2")
+
+	stop()
+	_, err = r.lists.Recv()
+	require.Error(t, err)
+	require.NoFileExists(t, filepath.Join(k.dir, "rnicd-sockets.sock"))
+}
+
+// Without CDI the answer has all that the device has.
+func TestWithoutCDI(t *testing.T) {
+	k, lib := newKubelet(t), fakeLibraries(t)
+	offer(t, options{sockets: 1, lib: lib, noCDI: true, kubelet: k.dir})
+	r := k.await("rnicd.io/sockets")["rnicd.io/sockets"]
+	r.until("Healthy", "0")
+	a, err := r.allocate("0")
+	require.NoError(t, err)
+	require.Empty(t, a.CdiDevices)
+	require.Equal(t, map[string]string{"LD_PRELOAD": "/usr/lib/rnicd/librnicd_verbs.so",
+		"LD_LIBRARY_PATH": "/usr/lib/rnicd/standin"}, a.Envs)
+	require.Len(t, a.Mounts, 1)
+	require.Equal(t, lib, a.Mounts[0].HostPath)
+	require.Equal(t, "/usr/lib/rnicd", a.Mounts[0].ContainerPath)
+	require.True(t, a.Mounts[0].ReadOnly)
+}
+
+// configure writes a switch's configuration with n programs and returns their names.
+func configure(t *testing.T, dir string, n int) (file string, names []string) {
+	t.Helper()
+	text := fmt.Sprintf("[switch]\nsocket = %q\n[control]\nsocket = %q\n", dir+"/programs/switch.sock",
+		dir+"/control.sock")
+	for i := range n {
+		names = append(names, "p"+strconv.Itoa(i))
+		text += fmt.Sprintf("[[program]]\nname = %q\nid = %d\nsecret = \"s%d\"\naddresses = [\"10.9.0.%d\"]\n",
+			names[i], i, i, i+1)
+	}
+	file = filepath.Join(dir, "switch.toml")
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	return file, names
+}
+
+// Programs are healthy while the switch has them: neither before it runs, nor when it has ended. A
+// program that the file adds is there once the switch has taken it; a file that is wrong changes
+// nothing. A container is one program.
+func TestMemif(t *testing.T) {
+	k, dir := newKubelet(t), shortDir(t)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "programs"), 0o755))
+	file, names := configure(t, dir, 2)
+	o := options{file: file, lib: fakeLibraries(t), cdiDir: t.TempDir(), kubelet: k.dir}
+	offer(t, o)
+	const resource = "rnicd.io/memif"
+	r := k.await(resource)[resource]
+	r.until("Unhealthy", names...)
+	_, err := r.allocate("p0")
+	require.ErrorContains(t, err, "device p0 of rnicd.io/memif: "+dir+"/control.sock: no daemon answers")
+
+	s := start(t, filepath.Join(binaries(t), "rnicd"), "switch", "--config", file)
+	s.says("msg=ready ")
+	r.until("Healthy", names...)
+	a, err := r.allocate("p1")
+	require.NoError(t, err)
+	require.Equal(t, "rnicd.io/rnic=p1", a.CdiDevices[0].Name)
+	_, err = r.allocate("p0", "p1")
+	require.ErrorContains(t, err, "2 of rnicd.io/memif for one container: it can be one program")
+	info, err := os.Stat(filepath.Join(o.cdiDir, "rnicd-switch-secret.json"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode())
+
+	_, names = configure(t, dir, 3)
+	for health := map[string]string{}; health["p2"] != "Unhealthy"; health = r.next() {
+		require.NotContains(t, health, "p2")
+	}
+	_, err = r.allocate("p2")
+	require.ErrorContains(t, err, "the switch has not taken the program yet: reload it")
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
+	r.until("Healthy", names...)
+
+	require.NoError(t, os.WriteFile(file, []byte("[switch"), 0o600))
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
+	require.Zero(t, s.ends(), "%s", s)
+	r.until("Unhealthy", names...)
+	configure(t, dir, 1)
+	r.until("Unhealthy", names[:1]...)
+}
+
+// What is wrong with the flags is said in a line; help is all of them.
+func TestFlags(t *testing.T) {
+	for args, want := range map[string]string{
+		"-sockets 0":        "-sockets 0 and no -switch: there is nothing to offer",
+		"-sockets -1":       "-sockets -1: want 0 to 10000",
+		"-sockets x":        `invalid value "x" for flag -sockets: parse error; -help lists the flags`,
+		"-lib lib":          "-lib lib: want an absolute path, the same on the node and here",
+		"-switch a b":       "b: there are only flags; -help lists them",
+		"-switch a -no-cid": "flag provided but not defined: -no-cid; -help lists the flags",
+	} {
+		_, err := parse(strings.Fields(args), io.Discard)
+		require.EqualError(t, err, want)
+	}
+	o, err := parse([]string{"-no-cdi"}, io.Discard)
+	require.NoError(t, err)
+	require.Empty(t, o.cdiDir)
+}
