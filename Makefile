@@ -9,6 +9,8 @@
 #   make test-all              every package and every case
 #   make verbs [ARGS=-run=Rping]
 #                              C programs over verbs/ (minutes)
+#   make kubernetes [ARGS=-run=Manifests]
+#                              deploy/kubernetes, the device plugin, a module apart; root
 #   make test-arm64            everything built for arm64; its CRC kernels under QEMU
 #   make lint                  gofmt, vet, staticcheck, import layers
 #   make race                  nearly every package under the race detector
@@ -77,8 +79,8 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 BUILD   := $(PGO) -buildvcs=false -ldflags "-X main.version=$(VERSION)"
 
 .PHONY: all help pgo soak install uninstall deb container build run test test-all test-arm64 lint \
-    race bench bench-quick bench-go profile bench-peers interop interop-tcp godpdk sim trace links \
-    analysis fuzz release-check deps deps-run clean
+    race bench bench-quick bench-go profile bench-peers interop interop-tcp godpdk kubernetes sim \
+    trace links analysis fuzz release-check deps deps-run clean
 
 all: build
 
@@ -182,6 +184,8 @@ lint:
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "not gofmt-ed:"; echo "$$out"; exit 1; }
 	$(GO) vet $(TAGS) ./...
 	$(GO) tool staticcheck $(TAGS) ./...
+	@check=$$($(GO) tool -n staticcheck) && cd deploy/kubernetes && set -x && \
+	    $(GO) vet ./... && $$check ./...
 	$(GO) test -count=1 ./internal/layers ./internal/register
 
 # Left out: minutes of arithmetic in goroutines that share nothing, ten times as long under the race
@@ -217,6 +221,12 @@ interop:
 
 godpdk: deps
 	@GODPDK="$(GODPDK)" pmd/godpdk/check.sh $(ARGS)
+
+# Its tests run what make build builds, which they do themselves.
+kubernetes: deps
+	cd deploy/kubernetes && \
+	    CGO_ENABLED=0 $(GO) build -buildvcs=false -o ../../bin/rnicd-device-plugin . && \
+	    $(GO) test -vet=off -count=1 -timeout 10m $(ARGS) ./...
 
 interop-tcp: deps
 	@scripts/hugepages.sh 256

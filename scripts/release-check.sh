@@ -29,6 +29,7 @@ echo "release-check: $(git describe --tags --always --dirty 2>/dev/null || echo 
 export RNICD_NO_SKIP=1
 step lint 15m make lint
 step test 40m make test-all
+step kubernetes 20m make kubernetes
 step arm64 10m make test-arm64
 step race 3h env RNICD_NO_SKIP=0 make race # DPDK is not built in there
 step links 1h make links

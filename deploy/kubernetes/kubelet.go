@@ -23,8 +23,8 @@ const pace = time.Second
 // registerTime is how long the kubelet may take to answer.
 const registerTime = 10 * time.Second
 
-// serve offers a resource to the kubelet whose sockets are in dir, until ctx is done. A kubelet that
-// starts removes all sockets in dir and makes its own anew; it is registered with again.
+// serve offers a resource to the kubelet whose sockets are in dir, until ctx is done. A kubelet
+// that starts removes all sockets in dir and makes its own anew; it is registered with again.
 func serve(ctx context.Context, dir string, p *plugin) {
 	said := ""
 	for {

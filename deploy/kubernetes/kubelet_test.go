@@ -42,8 +42,9 @@ func TestSockets(t *testing.T) {
 		require.Empty(t, a.Mounts)
 	}
 	require.FileExists(t, filepath.Join(o.cdiDir, "rnicd.json"))
-	require.ErrorContains(t, serveOnce(t.Context(), t.TempDir(), &plugin{pool: newPool("none", false)}), "kubelet.sock: no such file",
-		"what is tried again")
+	none := &plugin{pool: newPool("none", false)}
+	require.ErrorContains(t, serveOnce(t.Context(), t.TempDir(), none),
+		"kubelet.sock: no such file", "what is tried again")
 	_, err := r.allocate("3")
 	require.ErrorContains(t, err, "rnicd.io/sockets has no device 3 any more")
 
@@ -114,7 +115,8 @@ func TestMemif(t *testing.T) {
 	r := k.await(resource)[resource]
 	r.until("Unhealthy", names...)
 	_, err := r.allocate("p0")
-	require.ErrorContains(t, err, "device p0 of rnicd.io/memif: "+dir+"/control.sock: no daemon answers")
+	require.ErrorContains(t, err,
+		"device p0 of rnicd.io/memif: "+dir+"/control.sock: no daemon answers")
 
 	s := start(t, filepath.Join(binaries(t), "rnicd"), "switch", "--config", file)
 	s.says("msg=ready ")

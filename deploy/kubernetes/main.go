@@ -56,9 +56,10 @@ func parse(args []string, help io.Writer) (o options, err error) {
 	f.StringVar(&o.lib, "lib", "/usr/lib/rnicd", "the node's folder of the two libraries, seen here under the "+
 		"same path")
 	f.StringVar(&o.cdiDir, "cdi-dir", cdi.DynamicDir, "where the node's container engine reads CDI files")
-	f.BoolVar(&o.noCDI, "no-cdi", false, "answer with environment and mounts, for kubelets before 1.28 and "+
+	f.BoolVar(&o.noCDI, "no-cdi", false, "answer with environment and mounts, for kubelets before 1.29 and "+
 		"engines without CDI")
-	f.StringVar(&o.kubelet, "device-plugins", v1beta1.DevicePluginPath, "the folder of the kubelet's sockets")
+	f.StringVar(&o.kubelet, "device-plugins", v1beta1.DevicePluginPath,
+		"the folder of the kubelet's sockets")
 	var said strings.Builder
 	f.SetOutput(&said)
 	switch err := f.Parse(args); {

@@ -69,7 +69,8 @@ func manifests(t *testing.T) (all []manifest) {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		first, _, _ := strings.Cut(string(text), "\n")
-		require.True(t, strings.HasPrefix(first, "# Not run on a real kubelet"), "%s says: %s", file, first)
+		require.True(t, strings.HasPrefix(first, "# Not run on a real kubelet"),
+			"%s says: %s", file, first)
 		for doc := range bytes.SplitSeq(text, []byte("\n---\n")) {
 			all = append(all, decode(t, file, doc))
 		}
