@@ -24,8 +24,8 @@ func (l *lab) compile(name string, flags ...string) string {
 	cmd := exec.Command("gcc", append(flags, "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra",
 		"-Werror", "-o", out,
 		"../test/verbs/"+name+".c", "../test/verbs/pair.c", "../test/verbs/ids.c",
-		"../test/verbs/queues.c", "../test/verbs/failures.c", "../test/verbs/unread.c", "-libverbs",
-		"-lrdmacm", "-lpthread")...)
+		"../test/verbs/queues.c", "../test/verbs/failures.c", "../test/verbs/unread.c",
+		"../test/verbs/party.c", "-libverbs", "-lrdmacm", "-lpthread")...)
 	text, err := cmd.CombinedOutput()
 	require.NoError(l.t, err, "%s", text)
 	return out

@@ -104,6 +104,28 @@ func TestCalls(t *testing.T) {
 	}
 }
 
+// Moves with each attribute less and more, what is told back of them, and the state SQD, over
+// either transport. An operator who asks hears why a move is refused.
+func TestMoves(t *testing.T) {
+	l := newLab(t)
+	program := l.compile("moves")
+	for _, flags := range []string{"", "--pmd memif --no-dad --role server --addr 10.9.0.1/24 " +
+		"--socket " + filepath.Join(t.TempDir(), "memif")} {
+		p := l.runOn("--device roce "+flags, "gcc", program)
+		require.Zero(t, p.Wait(t), "%s", p)
+		p.Expect(t, 1, "^all well$")
+		for _, why := range []string{
+			"INIT to RTR: it lacks IBV_QP_AV", "RTR to SQD: there is no such move",
+			"RTS to SQD: it must not have IBV_QP_CUR_STATE",
+			"RTR to RTS: impossible value of IBV_QP_TIMEOUT",
+			"SQD to SQD: the device does not have this value of IBV_QP_AV",
+		} {
+			line := "^rnicd: ibv_modify_qp of queue pair 0x[0-9a-f]{6}, " + why + "$"
+			require.NotEmpty(t, p.Lines(line), why)
+		}
+	}
+}
+
 // Two programs, each with our own TCP, on a cable of shared memory.
 func TestProgramsByNumberOnMemif(t *testing.T) {
 	for _, x := range sample.Of(t, 4, numberedPrograms) {

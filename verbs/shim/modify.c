@@ -38,6 +38,7 @@ int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 		depths.arg[0] = depths.arg[1] = 0;
 	*attr = q->kept;
 	attr->qp_state = attr->cur_qp_state = state;
+	attr->sq_draining = state == IBV_QPS_SQD && !rv_is_ud(q) && !load_acquire(&q->sq->drained);
 	attr->cap = q->cap;
 	if (!by_number) {
 		attr->max_rd_atomic = (uint8_t)depths.arg[0];
@@ -127,48 +128,6 @@ static void keep(struct ibv_qp_attr *kept, const struct ibv_qp_attr *attr, int m
 	kept->sq_psn &= 0xffffff;
 }
 
-/* What a move needs to be told, and may be: Linux's table for reliable connections. */
-struct move {
-	bool possible;
-	int needed, optional;
-};
-
-static const struct move rc_moves[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
-	[IBV_QPS_RESET] = {
-		[IBV_QPS_RESET] = { true, 0, 0 },
-		[IBV_QPS_INIT] = { true, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0 },
-	},
-	[IBV_QPS_INIT] = {
-		[IBV_QPS_RESET] = { true, 0, 0 },
-		[IBV_QPS_ERR] = { true, 0, 0 },
-		[IBV_QPS_INIT] = { true, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS },
-		[IBV_QPS_RTR] = { true,
-				  IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-					  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
-				  IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX },
-	},
-	[IBV_QPS_RTR] = {
-		[IBV_QPS_RESET] = { true, 0, 0 },
-		[IBV_QPS_ERR] = { true, 0, 0 },
-		[IBV_QPS_RTS] = { true,
-				  IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-					  IBV_QP_MAX_QP_RD_ATOMIC,
-				  IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS |
-					  IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE },
-	},
-	[IBV_QPS_RTS] = {
-		[IBV_QPS_RESET] = { true, 0, 0 },
-		[IBV_QPS_ERR] = { true, 0, 0 },
-		[IBV_QPS_RTS] = { true, 0,
-				  IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH |
-					  IBV_QP_PATH_MIG_STATE | IBV_QP_MIN_RNR_TIMER },
-	},
-	[IBV_QPS_ERR] = {
-		[IBV_QPS_RESET] = { true, 0, 0 },
-		[IBV_QPS_ERR] = { true, 0, 0 },
-	},
-};
-
 #define ACCESS_KNOWN                                                                            \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |            \
 	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |                \
@@ -183,25 +142,70 @@ static bool known_path(const struct ibv_ah_attr *a)
 	       rv_gid(a->grh.sgid_index, &g);
 }
 
-static int check_values(const struct ibv_qp_attr *a, int mask)
+/* A path that is set again must be the same: a connection goes nowhere else. */
+static bool same_path(const struct rv_qp *q, const struct ibv_ah_attr *a)
 {
-	if (mask & (IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE))
-		return EOPNOTSUPP;
-	return (mask & IBV_QP_PORT && a->port_num != 1) ||
-			       (mask & IBV_QP_PKEY_INDEX && a->pkey_index) ||
-			       (mask & IBV_QP_ACCESS_FLAGS && a->qp_access_flags & ~ACCESS_KNOWN) ||
-			       (mask & IBV_QP_AV && !known_path(&a->ah_attr)) ||
-			       (mask & IBV_QP_PATH_MTU &&
-				(a->path_mtu < IBV_MTU_256 || a->path_mtu > IBV_MTU_4096)) ||
-			       (mask & IBV_QP_DEST_QPN && a->dest_qp_num > 0xffffff) ||
-			       (mask & IBV_QP_MAX_QP_RD_ATOMIC && a->max_rd_atomic > RV_READS_MAX) ||
-			       (mask & IBV_QP_MAX_DEST_RD_ATOMIC && a->max_dest_rd_atomic > RV_READS_MAX) ||
-			       (mask & IBV_QP_TIMEOUT && a->timeout > 31) ||
-			       (mask & IBV_QP_RETRY_CNT && a->retry_cnt > 7) ||
-			       (mask & IBV_QP_RNR_RETRY && a->rnr_retry > 7) ||
-			       (mask & IBV_QP_MIN_RNR_TIMER && a->min_rnr_timer > 31)
-		       ? EINVAL
-		       : 0;
+	const struct ibv_global_route *had = &q->kept.ah_attr.grh;
+
+	return had->sgid_index == a->grh.sgid_index &&
+	       !memcmp(&had->dgid, &a->grh.dgid, sizeof had->dgid);
+}
+
+/* The attribute whose value cannot be, or 0. */
+static int impossible(const struct ibv_qp_attr *a, int mask)
+{
+	const struct {
+		int attribute;
+		bool wrong;
+	} all[] = {
+		{ IBV_QP_PORT, a->port_num != 1 },
+		{ IBV_QP_PKEY_INDEX, a->pkey_index },
+		{ IBV_QP_ACCESS_FLAGS, a->qp_access_flags & ~ACCESS_KNOWN },
+		{ IBV_QP_PATH_MTU, a->path_mtu < IBV_MTU_256 || a->path_mtu > IBV_MTU_4096 },
+		{ IBV_QP_DEST_QPN, a->dest_qp_num > 0xffffff },
+		{ IBV_QP_MAX_QP_RD_ATOMIC, a->max_rd_atomic > RV_READS_MAX },
+		{ IBV_QP_MAX_DEST_RD_ATOMIC, a->max_dest_rd_atomic > RV_READS_MAX },
+		{ IBV_QP_TIMEOUT, a->timeout > 31 },
+		{ IBV_QP_RETRY_CNT, a->retry_cnt > 7 },
+		{ IBV_QP_RNR_RETRY, a->rnr_retry > 7 },
+		{ IBV_QP_MIN_RNR_TIMER, a->min_rnr_timer > 31 },
+	};
+
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		if (mask & all[i].attribute && all[i].wrong)
+			return all[i].attribute;
+	return mask & IBV_QP_AV && !known_path(&a->ah_attr) ? IBV_QP_AV : 0;
+}
+
+/*
+ * The attribute whose value this device does not have, or 0. There is one path, which stays; so
+ * does the number of the peer's Reads that are served at a time, or gets less, which is as good.
+ */
+static int missing(const struct rv_qp *q, const struct ibv_qp_attr *a, int mask,
+		   enum ibv_qp_state from)
+{
+	if (mask & IBV_QP_ALT_PATH)
+		return IBV_QP_ALT_PATH;
+	if (mask & IBV_QP_PATH_MIG_STATE && a->path_mig_state != IBV_MIG_MIGRATED)
+		return IBV_QP_PATH_MIG_STATE;
+	if (from != IBV_QPS_SQD)
+		return 0;
+	if (mask & IBV_QP_AV && !same_path(q, &a->ah_attr))
+		return IBV_QP_AV;
+	return mask & IBV_QP_MAX_DEST_RD_ATOMIC && a->max_dest_rd_atomic > q->kept.max_dest_rd_atomic ?
+		       IBV_QP_MAX_DEST_RD_ATOMIC :
+		       0;
+}
+
+static int check_values(struct rv_qp *q, const struct ibv_qp_attr *a, int mask,
+			enum ibv_qp_state from, enum ibv_qp_state to)
+{
+	int wrong = impossible(a, mask);
+
+	if (wrong)
+		return rv_wrong_value(q, from, to, wrong, EINVAL);
+	wrong = missing(q, a, mask, from);
+	return wrong ? rv_wrong_value(q, from, to, wrong, EOPNOTSUPP) : 0;
 }
 
 /* RTR: the connection begins. */
@@ -231,22 +235,27 @@ static int set_times(struct rv_qp *q, const struct ibv_qp_attr *k, bool ready)
 	return rv_call(RV_TIME_QP, &a);
 }
 
+/* SQD: requests that were begun complete, and no more are begun; notify: an event tells of it. */
+static int pause_sends(struct rv_qp *q, bool yes, bool notify)
+{
+	struct rv_args a = { .arg = { q->handle, yes, notify } };
+
+	return rv_call(RV_PAUSE_QP, &a);
+}
+
 /* As RoCE. A call that fails has changed nothing. */
 static int move_by_number(struct rv_qp *q, const struct ibv_qp_attr *attr, int mask)
 {
 	enum ibv_qp_state from = rv_state_of(q), to = mask & IBV_QP_STATE ? attr->qp_state : from;
 	struct rv_args access = { .arg = { q->handle, attr->qp_access_flags } };
 	struct ibv_qp_attr kept = q->kept;
-	const struct move *m;
-	int error;
+	int error = rv_check_move(q, from, to, mask);
 
-	if (to > IBV_QPS_ERR || (mask & IBV_QP_CUR_STATE && attr->cur_qp_state != from))
-		return EINVAL;
-	m = &rc_moves[from][to];
-	if (!m->possible || (mask & m->needed) != m->needed ||
-	    mask & ~(m->needed | m->optional | IBV_QP_STATE))
-		return EINVAL;
-	error = check_values(attr, mask);
+	if (error)
+		return error;
+	if (mask & IBV_QP_CUR_STATE && attr->cur_qp_state != from)
+		return rv_wrong_value(q, from, to, IBV_QP_CUR_STATE, EINVAL);
+	error = check_values(q, attr, mask, from, to);
 	if (error)
 		return error;
 	keep(&kept, attr, mask);
@@ -256,10 +265,14 @@ static int move_by_number(struct rv_qp *q, const struct ibv_qp_attr *attr, int m
 		error = from == IBV_QPS_ERR ? 0 : rv_call1(RV_ABORT_QP, q->handle);
 	else if (mask & IBV_QP_ACCESS_FLAGS)
 		error = rv_call(RV_PERMIT_QP, &access);
-	if (!error && (to == IBV_QPS_RTS || mask & IBV_QP_MIN_RNR_TIMER))
-		error = set_times(q, &kept, to == IBV_QPS_RTS);
+	if (!error && (to == IBV_QPS_RTS || to == IBV_QPS_SQD || mask & IBV_QP_MIN_RNR_TIMER))
+		error = set_times(q, &kept, to != IBV_QPS_RTR);
 	if (!error && from == IBV_QPS_INIT && to == IBV_QPS_RTR)
 		error = begin_to_connect(q, attr);
+	if (!error && from != to && to == IBV_QPS_SQD)
+		error = pause_sends(q, true, mask & IBV_QP_EN_SQD_ASYNC_NOTIFY && attr->en_sqd_async_notify);
+	if (!error && from == IBV_QPS_SQD && to == IBV_QPS_RTS)
+		error = pause_sends(q, false, false);
 	if (error)
 		return error;
 	q->kept = kept;

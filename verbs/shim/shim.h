@@ -16,6 +16,7 @@
  *	poll.c      completions: ibv_poll_cq, ibv_cq_ex
  *	qp.c        queue pairs
  *	modify.c    their moves: ibv_modify_qp
+ *	moves.c     which there are
  *	post.c      work requests: ibv_post_send, ibv_post_recv
  *	wr.c        work requests: ibv_wr_*
  *	ud.c        queue pairs for datagrams
@@ -471,6 +472,11 @@ static inline bool rv_sends_immediate(const struct rv_qp *q)
 enum ibv_qp_state rv_state_of(struct rv_qp *q);
 int rv_reset_qp(struct rv_qp *q);
 void rv_cm_moves(void); /* the program asks the connection manager how to move a queue pair */
+
+/* moves.c. Errors are told of. */
+int rv_check_move(struct rv_qp *q, enum ibv_qp_state from, enum ibv_qp_state to, int mask);
+int rv_wrong_value(struct rv_qp *q, enum ibv_qp_state from, enum ibv_qp_state to, int attribute,
+		   int error);
 
 /* ud.c */
 static inline bool rv_is_ud(const struct rv_qp *q)

@@ -1,44 +1,25 @@
 /* Queue pairs for datagrams, of the device as RoCE. */
 #include "shim.h"
 
-/* What a move needs and what it may have, besides the state itself (IBTA, table "Modify QP"). */
-static const struct move {
-	uint8_t from, to;
-	int needs, may;
-} moves[] = {
-	{ IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, 0 },
-	{ IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY },
-	{ IBV_QPS_INIT, IBV_QPS_RTR, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY },
-	{ IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, IBV_QP_CUR_STATE | IBV_QP_QKEY },
-	{ IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY },
-	{ IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY },
-	{ IBV_QPS_SQD, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY },
-	{ IBV_QPS_SQD, IBV_QPS_SQD, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY },
-};
-
 static int check(struct rv_qp *q, const struct ibv_qp_attr *attr, int mask, enum ibv_qp_state to)
 {
 	enum ibv_qp_state from = rv_state_of(q);
-	int rest = mask & ~IBV_QP_STATE;
+	int error = rv_check_move(q, from, to, mask), wrong = 0;
 
-	if ((mask & IBV_QP_CUR_STATE && attr->cur_qp_state != from) ||
-	    (mask & IBV_QP_PORT && attr->port_num != 1) ||
-	    (mask & IBV_QP_PKEY_INDEX && attr->pkey_index))
-		return EINVAL;
-	if (to == IBV_QPS_RESET || to == IBV_QPS_ERR)
-		return rest ? EINVAL : 0;
-	for (size_t i = 0; i < sizeof moves / sizeof *moves; i++) {
-		const struct move *m = &moves[i];
-
-		if (m->from == from && m->to == to)
-			return (rest & m->needs) == m->needs && !(rest & ~(m->needs | m->may)) ? 0 : EINVAL;
-	}
-	return EINVAL;
+	if (error)
+		return error;
+	if (mask & IBV_QP_CUR_STATE && attr->cur_qp_state != from)
+		wrong = IBV_QP_CUR_STATE;
+	else if (mask & IBV_QP_PORT && attr->port_num != 1)
+		wrong = IBV_QP_PORT;
+	else if (mask & IBV_QP_PKEY_INDEX && attr->pkey_index)
+		wrong = IBV_QP_PKEY_INDEX;
+	return wrong ? rv_wrong_value(q, from, to, wrong, EINVAL) : 0;
 }
 
-static int move(struct rv_qp *q, enum ibv_qp_state to, uint32_t qkey)
+static int move(struct rv_qp *q, enum ibv_qp_state to, uint32_t qkey, bool notify)
 {
-	struct rv_args a = { .arg = { q->handle, to, qkey } };
+	struct rv_args a = { .arg = { q->handle, to, qkey, notify } };
 
 	return to == IBV_QPS_RESET ? rv_reset_qp(q) : rv_call(RV_MODIFY_UD, &a);
 }
@@ -50,7 +31,8 @@ int rv_modify_ud(struct rv_qp *q, const struct ibv_qp_attr *attr, int mask)
 	int error = rv_foreign(q->process) ? EPERM : check(q, attr, mask, to);
 
 	if (!error)
-		error = move(q, to, qkey);
+		error = move(q, to, qkey,
+			     mask & IBV_QP_EN_SQD_ASYNC_NOTIFY && attr->en_sqd_async_notify);
 	if (error)
 		return error;
 	q->kept.qkey = qkey;

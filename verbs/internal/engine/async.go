@@ -15,6 +15,7 @@ const (
 	eventQPRequest  = 2
 	eventQPAccess   = 3
 	eventCommEst    = 4
+	eventSQDrained  = 5
 	eventPortActive = 9
 	eventPortError  = 10
 	eventSRQLimit   = 15

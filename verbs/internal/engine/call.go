@@ -93,6 +93,8 @@ func (e *Engine) carryOut(c *call) error {
 		return e.queryQP(c)
 	case ring.PermitQP:
 		return e.permitQP(c)
+	case ring.PauseQP:
+		return e.pauseQP(c)
 	case ring.ConnectQP:
 		return e.connectQP(c)
 	case ring.TimeQP:
@@ -111,6 +113,9 @@ func (e *Engine) carryOut(c *call) error {
 		return e.attachUD(c)
 	case ring.DestroyUD:
 		return e.destroyUD(c)
+	case ring.Tell:
+		e.tellLog("%s", c.data)
+		return nil
 	case ring.CloseChannel:
 		e.channels.close(int(int64(c.arg[0])))
 		return nil

@@ -30,6 +30,7 @@
 //	request.go  what a peer asks for that does the same
 //	within.go   connections within the process
 //	life.go     the connections that it has so
+//	drain.go    its state SQD
 //	ud.go       queue pairs for datagrams
 //	udport.go   their datagrams, in and out
 //	udsocket.go over the kernel's socket

@@ -65,6 +65,9 @@ func (l *life) Written() {
 // sent is the completion of a request. The first that fails since the peer is gone has been retried
 // in vain; those after it, and what is posted from then on, are flushed.
 func (l *life) sent(c rnic.Completion) {
+	if l.q.drain.marked(&c) {
+		return
+	}
 	l.worked = true
 	l.failed(&c)
 	if c.Status != rnic.Success && !l.q.way.failed.Swap(true) && c.Status == rnic.Flushed {

@@ -35,7 +35,8 @@ type qp struct {
 	deliveries   deliveries
 	half         bool // a Write was posted whose immediate data, which comes next, was not
 	second       wq.WQE
-	bound        bool          // so was the window that the request at the front is about
+	bound        bool // so was the window that the request at the front is about
+	drain        drain
 	gone         atomic.Bool   // destroyed: the program's rings are not looked at any more
 	abort        sync.Once     // a fatal event is told
 	watched      chan struct{} // closed when watch has returned
@@ -92,7 +93,7 @@ func (e *Engine) qpOf(c *call) (*qp, error) {
 		subject: subject{cookie: c.arg[8]}, engine: e, scq: scq, rcq: rcq, ctx: ctx,
 		watched: make(chan struct{}),
 	}
-	q.way.q = q
+	q.way.q, q.drain.over = q, q.drained
 	q.peerAccess.Store(uint32(rnic.PeerWrites | rnic.PeerReads | rnic.PeerAtomics))
 	q.opt = rnic.QPOptions{
 		PD: pd, SendCQ: e.adapter.CreateCQSink(q.sent), RecvCQ: e.adapter.CreateCQSink(q.received),
@@ -200,7 +201,16 @@ func (e *Engine) takeBit(q *qp) int {
 }
 
 // SendsWait is rnic's question whether the program has posted requests.
-func (q *qp) SendsWait() bool { return !q.gone.Load() && (q.half || q.sends.waits()) }
+func (q *qp) SendsWait() bool {
+	return !q.gone.Load() && (q.begun() || q.drain.asked() || q.requestWaits())
+}
+
+// begun says whether part of a request was posted, and the rest was not. Goroutine that drives the
+// connection.
+func (q *qp) begun() bool { return q.half || q.bound }
+
+// requestWaits says whether a request is to be begun.
+func (q *qp) requestWaits() bool { return !q.drain.on() && q.sends.waits() }
 
 // Sends posts the next.
 func (q *qp) Sends(f rnic.Feed) {
@@ -211,6 +221,10 @@ func (q *qp) Sends(f rnic.Feed) {
 	if q.half {
 		r.WQE = q.second
 		q.half = !q.send(f, r)
+		return
+	}
+	if q.drain.on() && !q.bound {
+		q.drain.mark(f)
 		return
 	}
 	n := s.peek(r)

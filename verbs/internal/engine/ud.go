@@ -121,6 +121,9 @@ func (e *Engine) modifyUD(c *call) error {
 		return err
 	}
 	e.whenUDQuiet(func() { u.move(c.arg[1], uint32(c.arg[2])) })
+	if c.arg[3] != 0 { // what was taken from the ring has completed
+		u.ctx.tell(eventSQDrained, &u.subject)
+	}
 	return nil
 }
 

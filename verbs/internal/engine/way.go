@@ -378,7 +378,7 @@ func (w *way) doorbell() {
 	}
 	w.mu.Lock()
 	switch {
-	case w.state == waySeeking && w.timer == nil && w.retry.Unanswered > 0 && w.q.sends.waits():
+	case w.state == waySeeking && w.timer == nil && w.retry.Unanswered > 0 && w.q.requestWaits():
 		era := w.era
 		w.timer = time.AfterFunc(w.retry.Unanswered, func() { w.unanswered(era) })
 	case w.state == wayServed: // meanwhile
@@ -388,7 +388,7 @@ func (w *way) doorbell() {
 			l.rnic.Doorbell()
 		}
 		return
-	case w.state == wayLost && w.q.sends.waits():
+	case w.state == wayLost && w.q.requestWaits():
 		w.state = wayOver
 		go w.end(w.era, 0)
 	}
@@ -428,7 +428,7 @@ func (w *way) lifeOver(l *life) {
 	if event = event && !w.failed.Load(); event {
 		w.failed.Store(true)
 	}
-	if w.state = wayLost; w.failed.Load() || w.q.half || w.q.sends.waits() {
+	if w.state = wayLost; w.failed.Load() || w.q.begun() || w.q.requestWaits() {
 		w.state = wayOver
 	}
 	over, era, peer := w.state == wayOver, w.era, w.peer
@@ -439,6 +439,8 @@ func (w *way) lifeOver(l *life) {
 	}
 	if over {
 		w.end(era, 0)
+	} else {
+		w.q.drain.done() // if it was to be: nothing is under way any more
 	}
 }
 
@@ -537,6 +539,7 @@ func (w *way) reset() {
 	w.mu.Unlock()
 	w.terminate.Store(0)
 	q.bound = false
+	q.drain.off()
 	q.half, q.underway, q.abort = false, waiting.Underway{}, sync.Once{}
 	q.sends.restart()
 	q.recvs.restart()

@@ -61,7 +61,9 @@ type Queue struct {
 	Tail uint32
 	_    [15]uint32
 	Over uint32 // the connection is over: what is posted from now on needs a doorbell
-	_    [15]uint32
+	// 1: of requests, after PauseQP: those that were begun have completed
+	Drained uint32
+	_       [14]uint32
 }
 
 // CQ is the head of a ring of wq.CQE that C empties. An entry is there when its seq is its position
@@ -176,8 +178,8 @@ const (
 	TimeQP
 	ResetQP  // qp: what was posted is forgotten, nobody posts or polls meanwhile
 	CreateUD // as CreateQP, for datagrams
-	// qp, enum ibv_qp_state, Q_Key. To RESET: its rings are empty, and nothing of it completes any
-	// more
+	// qp, enum ibv_qp_state, Q_Key, 1: to SQD, with an event when it is drained. To RESET: its rings
+	// are empty, and nothing of it completes any more
 	ModifyUD
 	DestroyUD // qp
 	// qp, 1: attach, 0: detach; data: the group's GID, that of the interface it is joined at
@@ -188,6 +190,10 @@ const (
 	// Data: the name of the interface that the device is at, or nothing. From now on PortDown and
 	// Changes are right, and events tell of it
 	WatchPort
+	// qp, 1: requests that were begun complete, and no more are begun; 0: they are again, 1: with an
+	// event when they have
+	PauseQP
+	Tell // data: a line for an operator who looks at what the program does
 )
 
 // CMEvent is an event of the connection manager, one datagram.

@@ -296,7 +296,9 @@ struct rv_queue {
 	uint32_t tail;
 	uint32_t pad0[15];
 	uint32_t over; /* the connection is over: what is posted from now on needs a doorbell */
-	uint32_t pad1[15];
+	/* 1: of requests, after PauseQP: those that were begun have completed */
+	uint32_t drained;
+	uint32_t pad1[14];
 };
 _Static_assert(sizeof(struct rv_queue) == 128, "");
 
@@ -438,8 +440,8 @@ enum {
 	RV_RESET_QP = 42, /* qp: what was posted is forgotten, nobody posts or polls meanwhile */
 	RV_CREATE_UD = 43, /* as CreateQP, for datagrams */
 	/*
-	 * qp, enum ibv_qp_state, Q_Key. To RESET: its rings are empty, and nothing of it completes any
-	 * more
+	 * qp, enum ibv_qp_state, Q_Key, 1: to SQD, with an event when it is drained. To RESET: its rings
+	 * are empty, and nothing of it completes any more
 	 */
 	RV_MODIFY_UD = 44,
 	RV_DESTROY_UD = 45, /* qp */
@@ -455,6 +457,12 @@ enum {
 	 * Changes are right, and events tell of it
 	 */
 	RV_WATCH_PORT = 48,
+	/*
+	 * qp, 1: requests that were begun complete, and no more are begun; 0: they are again, 1: with an
+	 * event when they have
+	 */
+	RV_PAUSE_QP = 49,
+	RV_TELL = 50, /* data: a line for an operator who looks at what the program does */
 };
 
 /* CMEvent is an event of the connection manager, one datagram. */
