@@ -16,16 +16,41 @@ type Check struct {
 	File  string
 	Index *Index
 	Errs  Errors
+
+	spoilt map[string]bool // keys whose values are wrong in form
 }
 
 var subscripts = regexp.MustCompile(`\[\d+\]`)
 
-// Wrong enters a mistake at a path.
+// Wrong enters a mistake at a path, unless it follows from another.
 func (v *Check) Wrong(path, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if v.follows(path, text) {
+		return
+	}
 	at := v.Index.find(path)
 	v.Errs = append(v.Errs, &Error{v.File, at.line, at.column, subscripts.ReplaceAllString(path, ""),
-		fmt.Sprintf(format, args...)})
+		text})
 }
+
+// follows says whether a mistake is of a key whose value is wrong in form, and so not the file's,
+// or its text names such a key of its table.
+func (v *Check) follows(path, text string) bool {
+	for spoilt := range v.spoilt {
+		if path == spoilt || strings.HasPrefix(path, spoilt+".") ||
+			strings.HasPrefix(path, spoilt+"[") {
+			return true
+		}
+		dot := strings.LastIndexByte(spoilt, '.') + 1
+		if strings.HasPrefix(path, spoilt[:dot]) &&
+			slices.Contains(words.FindAllString(text, -1), spoilt[dot:]) {
+			return true
+		}
+	}
+	return false
+}
+
+var words = regexp.MustCompile(`[a-z0-9_]+`)
 
 // Given says whether the file has the key or table at path.
 func (v *Check) Given(path string) bool { return v.Index.Given(path) }
@@ -44,7 +69,8 @@ func (v *Check) Err() error {
 	return v.Errs
 }
 
-// Units refuses numbers where a unit is missing, and sizes below 0.
+// Units refuses numbers where a unit is missing, and sizes below 0. Judge the file afterwards: what
+// else is wrong with these values is not meant.
 func (v *Check) Units(t reflect.Value, path string) {
 	for i := range t.NumField() {
 		f, key := t.Field(i), t.Type().Field(i).Tag.Get("toml")
@@ -61,8 +87,10 @@ func (v *Check) Units(t reflect.Value, path string) {
 			}
 		case f.Type() == reflect.TypeFor[Duration]() && v.Index.kinds[at] == unstable.Integer:
 			v.Wrong(at, "%d: want a duration, as \"500ms\", \"10s\" or \"1m30s\"", f.Int())
+			v.spoilt[at] = true
 		case f.Type() == reflect.TypeFor[Size]() && f.Int() < 0:
 			v.Wrong(at, "%d: want 0 or more octets", f.Int())
+			v.spoilt[at] = true
 		}
 	}
 }

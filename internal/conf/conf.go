@@ -2,7 +2,8 @@
 // Each error has file, line and column, the key, what is wrong and what is expected. All errors of
 // a file are reported together.
 //
-//	conf.go       errors; a file's text, and what it says
+//	conf.go       errors, and a file's text
+//	decode.go     the file's keys and values, past each mistake of form
 //	index.go      line and column of each key
 //	units.go      durations and sizes
 //	defaults.go   values of keys that the file does not have
@@ -12,14 +13,9 @@
 package conf
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"os"
-	"reflect"
 	"strings"
-
-	"github.com/pelletier/go-toml/v2"
 )
 
 // Error is one mistake in a file.
@@ -66,157 +62,6 @@ func Read(file string) ([]byte, error) {
 
 // byteOrderMark is what some editors put there.
 var byteOrderMark = []byte("\xef\xbb\xbf")
-
-// Decode reads a text into a configuration, a struct with toml tags, whose defaults are not filled
-// in, and says where its keys stand.
-func Decode(file string, text []byte, into any) (*Index, error) {
-	return decode(file, text, into, func(string) bool { return false })
-}
-
-// DecodeTables is Decode of the tables that into has. Others are not looked at.
-func DecodeTables(file string, text []byte, into any) (*Index, error) {
-	root := reflect.TypeOf(into).Elem()
-	return decode(file, text, into, func(table string) bool {
-		_, ok := FieldOf(root, table)
-		return !ok
-	})
-}
-
-// Peek reads what into has of a text, whatever else is wrong with it.
-func Peek(text []byte, into any) error {
-	return toml.Unmarshal(bytes.TrimPrefix(text, byteOrderMark), into)
-}
-
-// decode reads the tables of a text except those that are others'.
-func decode(file string, text []byte, into any, others func(table string) bool) (*Index, error) {
-	text = bytes.TrimPrefix(text, byteOrderMark)
-	err := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(into)
-	root := reflect.TypeOf(into).Elem()
-	var unknown *toml.StrictMissingError
-	var wrong *toml.DecodeError
-	switch {
-	case errors.As(err, &unknown):
-		var all Errors
-		for _, e := range unknown.Errors {
-			if others(e.Key()[0]) {
-				continue
-			}
-			line, column := e.Position()
-			all = append(all, &Error{file, line, column, strings.Join(e.Key(), "."),
-				unknownKey(root, e.Key())})
-		}
-		if len(all) > 0 {
-			return nil, all
-		}
-	case errors.As(err, &wrong):
-		line, column := wrong.Position()
-		return nil, Errors{{file, line, column, strings.Join(wrong.Key(), "."), plainly(root, wrong)}}
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	ix, err := NewIndex(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return ix, nil
-}
-
-// unknownKey says what may have been meant.
-func unknownKey(t reflect.Type, key []string) string {
-	for _, part := range key[:len(key)-1] {
-		f, ok := FieldOf(t, part)
-		if !ok {
-			return "unknown key"
-		}
-		if t = f.Type; t.Kind() == reflect.Slice {
-			t = t.Elem()
-		}
-		if t.Kind() != reflect.Struct {
-			return "unknown key"
-		}
-	}
-	var names []string
-	for i := range t.NumField() {
-		if n := t.Field(i).Tag.Get("toml"); n != "-" && n != "" {
-			names = append(names, n)
-		}
-	}
-	if near := Nearest(strings.ReplaceAll(key[len(key)-1], "-", "_"), names); near != "" {
-		return "unknown key; did you mean " + near + "?"
-	}
-	return "unknown key; there are " + strings.Join(names, ", ")
-}
-
-// FieldOf is the field of the struct type t that a key fills.
-func FieldOf(t reflect.Type, key string) (reflect.StructField, bool) {
-	if t.Kind() != reflect.Struct {
-		return reflect.StructField{}, false
-	}
-	for i := range t.NumField() {
-		if f := t.Field(i); f.Tag.Get("toml") == key {
-			return f, true
-		}
-	}
-	return reflect.StructField{}, false
-}
-
-// plainly says in words of the file what the decoder says in words of Go.
-func plainly(t reflect.Type, e *toml.DecodeError) string {
-	text := strings.TrimPrefix(e.Error(), "toml: ")
-	tables := false // the key is of an array of tables
-	for _, part := range e.Key() {
-		f, ok := FieldOf(t, part)
-		if !ok {
-			return text
-		}
-		t = f.Type
-		if tables = t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct; tables {
-			t = t.Elem()
-		}
-	}
-	if len(e.Key()) == 0 || !strings.Contains(text, "decode") && !strings.Contains(text, "stored") &&
-		!strings.Contains(text, "negative") && !strings.Contains(text, "mismatch") {
-		return text
-	}
-	if tables {
-		return DoubleBrackets(strings.Join(e.Key(), "."))
-	}
-	return "want " + kindName(t)
-}
-
-// DoubleBrackets says how an array of tables is written.
-func DoubleBrackets(name string) string {
-	return fmt.Sprintf("want double brackets, [[%s]]: there may be several", name)
-}
-
-// kindName is what may stand at a key, in words of TOML.
-func kindName(t reflect.Type) string {
-	switch {
-	case t == reflect.TypeFor[Duration]():
-		return `a duration, as "500ms"`
-	case t == reflect.TypeFor[Size]():
-		return `a size, as 4096 or "64KiB"`
-	}
-	switch t.Kind() {
-	case reflect.Pointer:
-		return kindName(t.Elem())
-	case reflect.String:
-		return `a text, as "name"`
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Int, reflect.Int64:
-		return "a whole number"
-	case reflect.Uint16, reflect.Uint32:
-		return fmt.Sprintf("a whole number from 0 to %d", uint64(1)<<t.Bits()-1)
-	case reflect.Slice:
-		return `an array, as ["one", "two"]`
-	case reflect.Map:
-		return "a table of texts"
-	case reflect.Struct:
-		return "a table, begun with its name in brackets"
-	}
-	return t.String()
-}
 
 // Nearest is the one of names that is the least far from name, which is none of them: two letters
 // at most, and fewer than all but one of its own; empty: none is near. A single letter is near to

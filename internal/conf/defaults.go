@@ -7,11 +7,14 @@ import (
 	"strconv"
 )
 
-// Fill gives every key of the struct v, a table at path, that is not in the file the value of its
-// tag "default".
-func Fill(v reflect.Value, path string, ix *Index) {
-	for i := range v.NumField() {
-		f, tag := v.Field(i), v.Type().Field(i).Tag
+// Defaults gives every key of *config that is not in the file, or wrong in form there, the value of
+// its tag "default".
+func (v *Check) Defaults(config any) { v.fill(reflect.ValueOf(config).Elem(), "") }
+
+// fill fills a table at a path.
+func (v *Check) fill(t reflect.Value, path string) {
+	for i := range t.NumField() {
+		f, tag := t.Field(i), t.Type().Field(i).Tag
 		key := tag.Get("toml")
 		if key == "" || key == "-" {
 			continue
@@ -19,12 +22,12 @@ func Fill(v reflect.Value, path string, ix *Index) {
 		at := Join(path, key)
 		switch {
 		case f.Kind() == reflect.Struct:
-			Fill(f, at, ix)
+			v.fill(f, at)
 		case f.Kind() == reflect.Slice && f.Type().Elem().Kind() == reflect.Struct:
 			for j := range f.Len() {
-				Fill(f.Index(j), fmt.Sprintf("%s[%d]", at, j), ix)
+				v.fill(f.Index(j), fmt.Sprintf("%s[%d]", at, j))
 			}
-		case !ix.Given(at):
+		case !v.Given(at) || v.spoilt[at]:
 			if def, ok := tag.Lookup("default"); ok {
 				set(f, def)
 			}

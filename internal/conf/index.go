@@ -19,6 +19,15 @@ type Index struct {
 	kinds  map[string]unstable.Kind
 	single map[string]bool // a table, and no array of them
 	lines  []int           // where each begins
+
+	expressions []expression
+}
+
+// expression is a key with its value, or the head of a table.
+type expression struct {
+	begin int // the line's offset
+	path  string
+	table bool
 }
 
 // NewIndex reads a text that is TOML. Unknown keys are in it, too.
@@ -36,12 +45,20 @@ func NewIndex(text []byte) (*Index, error) {
 	table := ""
 	for p.NextExpression() {
 		e := p.Expression()
+		x := expression{}
 		switch e.Kind {
 		case unstable.Table, unstable.ArrayTable:
 			table = ix.table(e)
+			x.path, x.table = table, true
 		case unstable.KeyValue:
-			ix.keyValue(table, e)
+			x.path = ix.keyValue(table, e)
+		default:
+			continue
 		}
+		first := e.Key()
+		first.Next()
+		x.begin = ix.lines[ix.place(first.Node()).line-1]
+		ix.expressions = append(ix.expressions, x)
 	}
 	return ix, p.Error()
 }
@@ -68,9 +85,9 @@ func (ix *Index) table(e *unstable.Node) (path string) {
 	return path
 }
 
-// keyValue enters a key of a table, and what is in its value.
-func (ix *Index) keyValue(table string, e *unstable.Node) {
-	path := table
+// keyValue enters a key of a table, and what is in its value. It returns the path.
+func (ix *Index) keyValue(table string, e *unstable.Node) (path string) {
+	path = table
 	var last *unstable.Node
 	for it := e.Key(); it.Next(); {
 		last = it.Node()
@@ -80,6 +97,7 @@ func (ix *Index) keyValue(table string, e *unstable.Node) {
 		}
 	}
 	ix.value(path, e.Value())
+	return path
 }
 
 func (ix *Index) value(path string, v *unstable.Node) {
@@ -105,10 +123,22 @@ func (ix *Index) value(path string, v *unstable.Node) {
 }
 
 // place is where a key stands. Parser.Shape would count the lines before it each time.
-func (ix *Index) place(n *unstable.Node) place {
-	at := int(n.Raw.Offset)
-	line := sort.SearchInts(ix.lines, at+1)
-	return place{line, at - ix.lines[line-1] + 1}
+func (ix *Index) place(n *unstable.Node) place { return ix.placeAt(int(n.Raw.Offset)) }
+
+func (ix *Index) placeAt(offset int) place {
+	line := sort.SearchInts(ix.lines, offset+1)
+	return place{line, offset - ix.lines[line-1] + 1}
+}
+
+// expressionAt is the number of the expression that has a place, or -1.
+func (ix *Index) expressionAt(line, column int) int {
+	if line > len(ix.lines) {
+		return -1
+	}
+	offset := ix.lines[line-1] + column - 1
+	return sort.Search(len(ix.expressions), func(i int) bool {
+		return ix.expressions[i].begin > offset
+	}) - 1
 }
 
 // find is the place of a path, or of the nearest table around it that has one.

@@ -61,7 +61,7 @@ var mistakesOfForm = []mistake{
 		"2:1: limits.poller-stall: unknown key; did you mean poller_stall?"},
 	{"unknown table", base + "[logging]\nlevel = \"info\"\n",
 		"9:2: logging: unknown key; there are log, limits, control, metrics, tcp, mpa, port, service"},
-	{"two unknown keys", "[log]\na = 1\nb = 2\n", "2:1: log.a: unknown key" + "\n" +
+	{"two unknown keys", "[log]\na = 1\nb = 2\n" + base, "2:1: log.a: unknown key" + "\n" +
 		"3:1: log.b: unknown key"},
 	{"twice", base + "size = 5\n", "9:1: "},
 	{"text for a number", with("mtu = \"big\""), `3:7: port.mtu: want a whole number`},
@@ -79,6 +79,32 @@ var mistakesOfForm = []mistake{
 	{"a size", base + "quota = \"1XB\"\n",
 		`9:9: service.quota: "1XB" is no size; write 4096, "64KiB", "256MiB" or "1.5GiB"`},
 	{"a negative size", base + "quota = -1\n", `9:1: service.quota: -1: want 0 or more octets`},
+	{"mistakes of several kinds", "[log]\nlevel = \"loud\"\nformt = \"text\"\n[limits]\n" +
+		"drain = \"soon\"\npoller_stall = 5\n" + base + "idle_timeout = \"soon\"\nquota = \"2MiB\"\n" +
+		"[[service]]\nname = \"x\"\ntype = \"pref\"\nlisten = \"7001\"\nmarkers = 1\n",
+		`2:1: log.level: "loud": want debug, info, warn or error` + "\n" +
+			"3:1: log.formt: unknown key; did you mean format?\n" +
+			`5:9: limits.drain: "soon" is no duration; write 500ms, 10s or 1m30s` + "\n" +
+			`6:1: limits.poller_stall: 5: want a duration, as "500ms", "10s" or "1m30s"` + "\n" +
+			`15:16: service.idle_timeout: "soon" is no duration; write 500ms, 10s or 1m30s` + "\n" +
+			"16:1: service.quota: 2MiB is more than the region's size, 1MiB\n" +
+			`19:1: service.type: "pref": want region, file, perf or stream` + "\n" +
+			"20:10: service.listen: want a whole number from 0 to 65535\n" +
+			"21:11: service.markers: want true or false"},
+	{"what follows from a mistake", base + "quota = \"512KiB\"\n" +
+		"[[service]]\nname = \"y\"\ntype = \"region\"\nlisten = 8\nsize = \"1XB\"\nquota = \"2MiB\"\n" +
+		"[[service]]\nname = \"z\"\ntype = \"file\"\nlisten = 9\npathh = \"/dev/null\"\n",
+		`14:8: service.size: "1XB" is no size; write 4096, "64KiB", "256MiB" or "1.5GiB"` + "\n" +
+			"20:1: service.pathh: unknown key; did you mean path?"},
+	{"mistakes before what is no TOML", "[log]\nlevle = 3\n[limits]\ndrain = \"soon\"\n[[port]\n",
+		"2:1: log.levle: unknown key; did you mean level?\n" +
+			`4:9: limits.drain: "soon" is no duration; write 500ms, 10s or 1m30s` + "\n5:7: "},
+	{"mistakes before an array without an end", "[log]\nlevle = 3\n[[port]]\naddresses = [\n\"a\",\n",
+		"2:1: log.levle: unknown key; did you mean level?\n5:5: array is incomplete"},
+	{"mistakes and a name that is none", "[limits]\ndrain = \"soon\"\n[[port]]\nname = 1\n" +
+		"[[service]]\nname = \"x\"\ntype = \"perf\"\nports = [\"one\"]\n",
+		`2:9: limits.drain: "soon" is no duration; write 500ms, 10s or 1m30s` + "\n" +
+			`4:8: port.name: want a text, as "name"`},
 }
 
 var manyAddresses = func() (text string) {

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"reflect"
 
 	"github.com/rnicd/rnicd/internal/conf"
 	"github.com/rnicd/rnicd/internal/port"
@@ -29,12 +28,12 @@ func Parse(file string, text []byte, drivers port.Drivers) (*Config, error) {
 	if err := removed(file, text); err != nil {
 		return nil, err
 	}
-	ix, err := conf.Decode(file, text, c)
+	check, err := conf.Decode(file, text, c)
 	if err != nil {
 		return nil, err
 	}
-	v := newValidator(c, ix, drivers)
-	conf.Fill(reflect.ValueOf(c).Elem(), "", ix)
+	v := newValidator(c, check, drivers)
+	v.Defaults(c)
 	v.Fill(c.TCP)
 	v.validate()
 	if err := v.Err(); err != nil {
@@ -43,7 +42,6 @@ func Parse(file string, text []byte, drivers port.Drivers) (*Config, error) {
 	return c, nil
 }
 
-func newValidator(c *Config, ix *conf.Index, drivers port.Drivers) *validator {
-	return &validator{&portfile.Check{Check: &conf.Check{File: c.File, Index: ix}, Drivers: drivers,
-		Ports: c.Ports}, c}
+func newValidator(c *Config, check *conf.Check, drivers port.Drivers) *validator {
+	return &validator{&portfile.Check{Check: check, Drivers: drivers, Ports: c.Ports}, c}
 }

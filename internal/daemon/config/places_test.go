@@ -141,7 +141,7 @@ func TestPlacesThatCannotBe(t *testing.T) {
 		require.ErrorContains(t, parseBuilt(text), want, "%s", text)
 	}
 	t.Setenv("XDG_RUNTIME_DIR", long)
-	v := newValidator(&Config{}, &conf.Index{}, nil)
+	v := newValidator(&Config{}, &conf.Check{Index: &conf.Index{}}, nil)
 	v.control(&v.c.Control, func() string { return long + "/rnicd/control.sock" })
 	require.Contains(t, fmt.Sprint(v.Errs), "127 octets long; a socket's path has 107 at most")
 }

@@ -151,12 +151,12 @@ func (s *Switch) Needs() *Config {
 // ParseSwitch is LoadSwitch of a text; file is its name in errors.
 func ParseSwitch(file string, text []byte, drivers port.Drivers) (*Switch, error) {
 	s := &Switch{File: file}
-	ix, err := conf.Decode(file, text, s)
+	check, err := conf.Decode(file, text, s)
 	if err != nil {
 		return nil, err
 	}
-	v := newValidator(&Config{File: file}, ix, drivers)
-	conf.Fill(reflect.ValueOf(s).Elem(), "", ix)
+	v := newValidator(&Config{File: file}, check, drivers)
+	v.Defaults(s)
 	v.guests(s)
 	if err := v.Err(); err != nil {
 		return nil, err
@@ -169,12 +169,10 @@ func (v *validator) guests(s *Switch) {
 	for _, array := range []string{"uplink", "program"} {
 		if v.Index.Single(array) {
 			v.Wrong(array, "%s", conf.DoubleBrackets(array))
+			return
 		}
 	}
 	v.Units(reflect.ValueOf(s).Elem(), "")
-	if len(v.Errs) > 0 {
-		return
-	}
 	v.OneOf("log.level", s.Log.Level, "debug", "info", "warn", "error")
 	v.OneOf("log.format", s.Log.Format, "text", "json")
 	v.control(&s.Control, control.DefaultSwitchPath)

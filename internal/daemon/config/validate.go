@@ -23,12 +23,10 @@ func (v *validator) validate() {
 	for _, array := range []string{"port", "service"} {
 		if v.Index.Single(array) {
 			v.Wrong(array, "%s", conf.DoubleBrackets(array))
+			return // the rest would say things that are not meant
 		}
 	}
 	v.Units(reflect.ValueOf(c).Elem(), "")
-	if len(v.Errs) > 0 { // the rest would say things that are not meant
-		return
-	}
 	v.OneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	v.OneOf("log.format", c.Log.Format, "text", "json")
 	v.Span("limits.poller_stall", time.Duration(c.Limits.PollerStall), pollerStallMin, time.Hour)

@@ -48,19 +48,17 @@ type tables struct {
 // read reads the ports of a text, whatever other tables it has.
 func read(file string, text []byte, drivers port.Drivers) (*Check, error) {
 	var t tables
-	ix, err := conf.DecodeTables(file, text, &t)
+	check, err := conf.DecodeTables(file, text, &t)
 	if err != nil {
 		return nil, err
 	}
-	v := &Check{&conf.Check{File: file, Index: ix}, drivers, t.Ports}
-	if ix.Single("port") {
+	v := &Check{check, drivers, t.Ports}
+	if v.Index.Single("port") { // the rest would say things that are not meant
 		v.Wrong("port", "%s", conf.DoubleBrackets("port"))
-	}
-	v.Units(reflect.ValueOf(&t).Elem(), "")
-	if len(v.Errs) > 0 { // the rest would say things that are not meant
 		return nil, v.Err()
 	}
-	conf.Fill(reflect.ValueOf(&t).Elem(), "", ix)
+	v.Units(reflect.ValueOf(&t).Elem(), "")
+	v.Defaults(&t)
 	v.Fill(t.TCP)
 	v.All(&t.TCP)
 	return v, v.Err()
