@@ -440,6 +440,11 @@ drain = "1ms"
 	require.NoError(t, err)
 	_, err = io.ReadFull(c, make([]byte, 1))
 	require.NoError(t, err)
+	var counted int
+	for _, p := range r.d.Status(r.ctx).Ports {
+		counted += p.KernelConnections
+	}
+	require.Equal(t, 1, counted)
 	r.d.Drain(r.ctx)
 	require.Contains(t, r.log.await(t, 1, "msg=failed"), errCut.Error())
 }

@@ -55,6 +55,13 @@ func (d *Daemon) Status(ctx context.Context) *status.Daemon {
 	for i := range s.Ports {
 		s.Ports[i].SumRefused()
 	}
+	for _, c := range d.Connections() {
+		for i := range s.Ports {
+			if p := &s.Ports[i]; p.Name == c.Port && len(p.Queues) == 0 {
+				p.KernelConnections++
+			}
+		}
+	}
 	for _, svc := range d.Services() {
 		s.Services = append(s.Services, svc.status(d))
 	}

@@ -56,18 +56,20 @@ func TroubleOf(t pmd.Trouble) *Trouble {
 
 // Port is a [[port]].
 type Port struct {
-	Name         string               `json:"name"`
-	Driver       string               `json:"driver"`
-	Device       string               `json:"device,omitempty"`
-	MAC          string               `json:"mac,omitempty"`
-	Addresses    []string             `json:"addresses"`
-	MTU          int                  `json:"mtu,omitempty"`
-	MemoryOctets int                  `json:"memory_octets,omitempty"` // of packets and rings
-	Pages        string               `json:"pages,omitempty"`
-	Link         string               `json:"link,omitempty"`
-	Trouble      *Trouble             `json:"trouble,omitempty"`
-	Regions      int                  `json:"regions"` // registered regions and windows
-	Startup      rnic.StartupCounters `json:"startup"`
+	Name         string   `json:"name"`
+	Driver       string   `json:"driver"`
+	Device       string   `json:"device,omitempty"`
+	MAC          string   `json:"mac,omitempty"`
+	Addresses    []string `json:"addresses"`
+	MTU          int      `json:"mtu,omitempty"`
+	MemoryOctets int      `json:"memory_octets,omitempty"` // of packets and rings
+	Pages        string   `json:"pages,omitempty"`
+	Link         string   `json:"link,omitempty"`
+	Trouble      *Trouble `json:"trouble,omitempty"`
+	Regions      int      `json:"regions"` // registered regions and windows
+	// connections over the kernel's sockets
+	KernelConnections int                  `json:"kernel_connections,omitempty"`
+	Startup           rnic.StartupCounters `json:"startup"`
 	// start-ups, by cause, those that are not 0
 	Refused map[string]uint64 `json:"refused,omitempty"`
 	Queues  []Queue           `json:"queues"` // none over the kernel's sockets

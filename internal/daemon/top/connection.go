@@ -175,6 +175,9 @@ func WriteStatus(w io.Writer, d *status.Daemon) {
 			parts = append(parts, "link "+p.Link)
 		}
 		parts = append(parts, fmt.Sprintf("%d regions", p.Regions))
+		if p.KernelConnections > 0 {
+			parts = append(parts, fmt.Sprintf("%d connections", p.KernelConnections))
+		}
 		fmt.Fprintln(w, strings.Join(parts, "  "))
 		if p.Trouble != nil {
 			fmt.Fprintf(w, "  trouble: %s\n", p.Trouble.Text)

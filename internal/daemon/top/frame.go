@@ -155,6 +155,7 @@ func header(d *status.Daemon) string {
 	}
 	conns := 0
 	for _, p := range d.Ports {
+		conns += p.KernelConnections
 		for _, q := range p.Queues {
 			conns += q.Counters.Conns
 		}
