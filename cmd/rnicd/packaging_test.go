@@ -133,6 +133,8 @@ func TestInstall(t *testing.T) {
 			"rnicd-switch": "switch --config /etc/rnicd/switch.toml"} {
 			unit := readFile(t, root+prefix+"/lib/systemd/system/"+service+".service")
 			require.Contains(t, unit, "\nExecStart="+prefix+"/bin/rnicd "+command+"\n")
+			require.Contains(t, unit, "\nExecReload="+prefix+"/bin/rnicd check "+
+				strings.Fields(command)[2]+"\nExecReload=/bin/kill -HUP $MAINPID\n")
 			for _, m := range regexp.MustCompile(`man:([\w.-]+)\((\d)\)`).FindAllStringSubmatch(
 				unit, -1) {
 				require.Contains(t, files, prefix+"/share/man/man"+m[2]+"/"+m[1]+"."+m[2]+".gz",
