@@ -139,16 +139,17 @@ func TestSwitchTellsSystemd(t *testing.T) {
 	ns := newNamespace(t)
 	m, socket := newManager(t)
 	text, programs := switchOfGuide(t)
+	text, asked := seenAt(t, text)
 	path := configured(t, text)
 	cmd := exec.Command(programPath(t), "switch", "--config", path)
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+socket, "WATCHDOG_USEC=20000")
 	s := ns.Start(t, cmd)
-	require.Equal(t, "READY=1\nSTATUS=4 programs, 1 uplinks", m.hear())
+	require.Equal(t, "READY=1\nSTATUS=4 programs, 1 uplink", m.hear())
 	require.FileExists(t, programs)
 	m.aliveAgain(3)
 	for _, now := range []struct{ text, status string }{
 		{text + "[[program]]\nname = \"more\"\nid = 5\naddresses = [\"10.9.0.5\"]\n",
-			"5 programs, 1 uplinks"}, {"mistake", "5 programs, 1 uplinks"},
+			"5 programs, 1 uplink"}, {"mistake", "5 programs, 1 uplink; NOT RELOADED: see the log"},
 	} {
 		require.NoError(t, os.WriteFile(path, []byte(now.text), 0o600))
 		s.Signal(t, syscall.SIGHUP)
@@ -156,6 +157,8 @@ func TestSwitchTellsSystemd(t *testing.T) {
 		require.Equal(t, "READY=1\nSTATUS="+now.status, m.hear())
 	}
 	m.aliveAgain(3)
+	seen := ns.ask(t, 0, "--socket", asked)
+	require.Contains(t, seen, "NOT RELOADED; in force is the configuration of")
 	s.Signal(t, syscall.SIGTERM)
 	require.Equal(t, "STOPPING=1\nSTATUS=ending", m.hear())
 	require.Equal(t, 0, s.Wait(t), "%s", s)

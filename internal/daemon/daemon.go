@@ -54,6 +54,7 @@ type Daemon struct {
 	asking sync.RWMutex // read-locked while Pollers are asked; Close waits for that
 	closed bool
 
+	loads     Loads
 	changing  sync.Mutex // held through Reload, Drain and Close, which alone change what follows
 	cfg       *config.Config
 	listeners map[place]*listener
@@ -99,6 +100,7 @@ func Start(ctx context.Context, cfg *config.Config, opt Options) (*Daemon, error
 	d := &Daemon{opt: opt, cfg: cfg, level: &slog.LevelVar{}, lost: make(chan error, 1),
 		listeners: map[place]*listener{}, counts: map[string]*counts{}, since: time.Now(),
 		looking: make(chan struct{}, lookersMax)}
+	d.loads.Succeeded()
 	d.cut, d.hurry = context.WithCancel(context.Background())
 	d.out, d.log = NewLogger(opt.Log, cfg.Log.Format, d.level)
 	d.settings(cfg)

@@ -233,3 +233,34 @@ func TestReloadKeepsMemoryAndCounts(t *testing.T) {
 	}
 	require.EqualValues(t, 5, accepted())
 }
+
+// A reload that fails is told of until one succeeds: in status, to systemd, with all mistakes.
+func TestFailedReloadIsTold(t *testing.T) {
+	r := start(t, "")
+	file := filepath.Join(t.TempDir(), "rnicd.toml")
+	run := &runner{Daemon: r.d, file: file, drivers: r.drivers}
+	begun := r.d.Status(r.ctx)
+	require.Empty(t, begun.ReloadError)
+	require.False(t, begun.Loaded.IsZero())
+
+	require.NoError(t, os.WriteFile(file, []byte(cable+`
+[limits]
+drain = "soon"
+[[service]]
+name = "x"
+type = "pref"
+listen = 7001
+`), 0o600))
+	run.reload()
+	s := r.d.Status(r.ctx)
+	require.Contains(t, s.ReloadError, "limits.drain")
+	require.Contains(t, s.ReloadError, "service.type", "every mistake is told")
+	require.Equal(t, begun.Loaded, s.Loaded)
+	require.Contains(t, statusLine(r.d), "NOT RELOADED")
+
+	require.NoError(t, os.WriteFile(file, []byte(cable), 0o600))
+	run.reload()
+	s = r.d.Status(r.ctx)
+	require.Empty(t, s.ReloadError)
+	require.True(t, s.Loaded.After(begun.Loaded))
+}

@@ -122,6 +122,7 @@ func (r *runner) reload() {
 	defer func() { r.notify.Ready(statusLine(r.Daemon)) }()
 	cfg, err := config.Load(r.file, r.drivers)
 	if err != nil {
+		r.loads.Failed(err)
 		for line := range strings.SplitSeq(err.Error(), "\n") {
 			r.log.Error("not reloaded", "error", line)
 		}
@@ -129,9 +130,11 @@ func (r *runner) reload() {
 	}
 	changes, err := r.Reload(context.Background(), cfg)
 	if err != nil {
+		r.loads.Failed(err)
 		r.log.Error("not reloaded", "error", err)
 		return
 	}
+	r.loads.Succeeded()
 	r.log.Info("reloaded", "added", changes.Added, "removed", changes.Removed, "changed",
 		changes.Changed, "limits", changes.Limits)
 	for _, key := range changes.Restart {
@@ -141,5 +144,6 @@ func (r *runner) reload() {
 
 // statusLine is for systemctl.
 func statusLine(d *Daemon) string {
-	return conf.Count(len(d.Services()), "service") + " on " + conf.Count(len(d.Ports()), "port")
+	return d.loads.StatusLine(
+		conf.Count(len(d.Services()), "service") + " on " + conf.Count(len(d.Ports()), "port"))
 }

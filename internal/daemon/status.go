@@ -27,6 +27,7 @@ func (d *Daemon) Status(ctx context.Context) *status.Daemon {
 		LogLost: d.out.Lost(),
 	}
 	s.CPU = report.CPU()
+	s.Loaded, s.ReloadError = d.loads.Last()
 	if d.ending.Load() {
 		s.State = status.Draining
 	}

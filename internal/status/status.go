@@ -11,18 +11,21 @@ import (
 
 // Daemon is the answer to GET /v1/status: everything but connections.
 type Daemon struct {
-	Kind     string    `json:"kind"` // KindDaemon
-	Version  string    `json:"version"`
-	PID      int       `json:"pid"`
-	Config   string    `json:"config,omitempty"` // the file
-	Started  time.Time `json:"started"`
-	At       time.Time `json:"at"`    // when this was so
-	State    string    `json:"state"` // serving, draining
-	Healthy  bool      `json:"healthy"`
-	LogLost  uint64    `json:"log_lost"` // lines of the log that its reader did not take
-	CPU      CPU       `json:"cpu"`
-	Ports    []Port    `json:"ports"`
-	Services []Service `json:"services"`
+	Kind    string    `json:"kind"` // KindDaemon
+	Version string    `json:"version"`
+	PID     int       `json:"pid"`
+	Config  string    `json:"config,omitempty"` // the file
+	Started time.Time `json:"started"`
+	At      time.Time `json:"at"`    // when this was so
+	State   string    `json:"state"` // serving, draining
+	Healthy bool      `json:"healthy"`
+	LogLost uint64    `json:"log_lost"` // lines of the log that its reader did not take
+	CPU     CPU       `json:"cpu"`
+	Loaded  time.Time `json:"loaded"` // when the configuration in force was read
+	// why the last reload failed, until one succeeds
+	ReloadError string    `json:"reload_error,omitempty"`
+	Ports       []Port    `json:"ports"`
+	Services    []Service `json:"services"`
 }
 
 // States of a Daemon.

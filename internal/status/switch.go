@@ -10,20 +10,23 @@ const (
 
 // Switch is the answer of rnicd switch to GET /v1/status.
 type Switch struct {
-	Kind     string         `json:"kind"` // KindSwitch
-	Version  string         `json:"version"`
-	PID      int            `json:"pid"`
-	Config   string         `json:"config,omitempty"` // the file
-	Started  time.Time      `json:"started"`
-	At       time.Time      `json:"at"` // when this was so
-	Healthy  bool           `json:"healthy"`
-	LogLost  uint64         `json:"log_lost"`        // lines of the log that its reader did not take
-	Error    string         `json:"error,omitempty"` // a thread does not turn: there are no counters
-	CPU      CPU            `json:"cpu"`
-	Refused  uint64         `json:"refused"` // clients of the sockets that may not attach, or cannot
-	Threads  []SwitchThread `json:"threads"`
-	Uplinks  []SwitchPort   `json:"uplinks"` // one for each queue
-	Programs []SwitchPort   `json:"programs"`
+	Kind    string    `json:"kind"` // KindSwitch
+	Version string    `json:"version"`
+	PID     int       `json:"pid"`
+	Config  string    `json:"config,omitempty"` // the file
+	Started time.Time `json:"started"`
+	At      time.Time `json:"at"`     // when this was so
+	Loaded  time.Time `json:"loaded"` // when the configuration in force was read
+	Healthy bool      `json:"healthy"`
+	LogLost uint64    `json:"log_lost"`        // lines of the log that its reader did not take
+	Error   string    `json:"error,omitempty"` // a thread does not turn: there are no counters
+	CPU     CPU       `json:"cpu"`
+	// why the last reload failed, or changed only a part, until one succeeds
+	ReloadError string         `json:"reload_error,omitempty"`
+	Refused     uint64         `json:"refused"` // clients that may not attach, or cannot
+	Threads     []SwitchThread `json:"threads"`
+	Uplinks     []SwitchPort   `json:"uplinks"` // one for each queue
+	Programs    []SwitchPort   `json:"programs"`
 }
 
 // SwitchThread is a thread that switches.

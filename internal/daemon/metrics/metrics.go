@@ -272,6 +272,12 @@ var services = []metric[status.Service]{
 		func(s *status.Service) uint64 { return s.Failed }),
 }
 
+const (
+	reloadedHelp = "1: the configuration in force is the file as it was at the last reload, or at " +
+		"the start."
+	loadedHelp = "When the configuration in force was read, in seconds since 1970."
+)
+
 const logLostHelp = "Lines of the log that were lost because its reader was gone or stood still."
 
 const throttledHelp = "Periods in which the process was stopped because its control group had " +
@@ -303,6 +309,10 @@ var daemons = []metric[status.Daemon]{
 	}),
 	one("rnicd_draining", "1: the daemon takes no more connections, and is about to end.",
 		func(d *status.Daemon) float64 { return truth(d.State == status.Draining) }),
+	one("rnicd_config_last_reload_successful", reloadedHelp,
+		func(d *status.Daemon) float64 { return truth(d.ReloadError == "") }),
+	one("rnicd_config_last_reload_success_timestamp_seconds", loadedHelp,
+		func(d *status.Daemon) float64 { return float64(d.Loaded.UnixMilli()) / 1000 }),
 	{name: "rnicd_build_info", help: buildInfo, labels: []string{"version"},
 		of: func(d *status.Daemon, yield func(float64, ...string)) { yield(1, d.Version) }},
 }

@@ -125,6 +125,10 @@ var switches = []metric[status.Switch]{
 	count("rnicd_cpu_throttled_periods_total", throttledHelp, func(s *status.Switch) uint64 {
 		return s.CPU.Throttled
 	}),
+	one("rnicd_config_last_reload_successful", reloadedHelp,
+		func(s *status.Switch) float64 { return truth(s.ReloadError == "") }),
+	one("rnicd_config_last_reload_success_timestamp_seconds", loadedHelp,
+		func(s *status.Switch) float64 { return float64(s.Loaded.UnixMilli()) / 1000 }),
 	{name: "rnicd_build_info", help: buildInfo, labels: []string{"version"},
 		of: func(s *status.Switch, yield func(float64, ...string)) { yield(1, s.Version) }},
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rnicd/rnicd/internal/awake"
+	"github.com/rnicd/rnicd/internal/conf"
 	"github.com/rnicd/rnicd/internal/daemon"
 	"github.com/rnicd/rnicd/internal/daemon/config"
 	"github.com/rnicd/rnicd/internal/lossy"
@@ -114,7 +115,8 @@ type refusal struct {
 
 func (r *runner) status() string {
 	cfg := r.Config()
-	return fmt.Sprintf("%d programs, %d uplinks", len(cfg.Programs), len(cfg.Uplinks))
+	return r.loads.StatusLine(
+		conf.Count(len(cfg.Programs), "program") + ", " + conf.Count(len(cfg.Uplinks), "uplink"))
 }
 
 func (r *runner) serve() error {
@@ -217,6 +219,7 @@ func (r *runner) reload() {
 	defer func() { r.notify.Ready(r.status()) }()
 	cfg, err := config.LoadSwitch(r.file, r.drivers)
 	if err != nil {
+		r.loads.Failed(err)
 		for line := range strings.SplitSeq(err.Error(), "\n") {
 			r.log.Error("not reloaded", "error", line)
 		}
@@ -226,9 +229,13 @@ func (r *runner) reload() {
 	defer cancel()
 	ch, restart, err := r.Reload(ctx, cfg)
 	switch {
+	case err == nil:
+		r.loads.Succeeded()
 	case errors.As(err, new(*vswitch.PartialError)):
+		r.loads.Failed(err)
 		r.log.Error("reloaded, but not all of it", "error", err)
-	case err != nil:
+	default:
+		r.loads.Failed(err)
 		r.log.Error("not reloaded", "error", err)
 		return
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/internal/conf"
+	"github.com/rnicd/rnicd/internal/daemon"
 	"github.com/rnicd/rnicd/internal/daemon/config"
 	"github.com/rnicd/rnicd/internal/port"
 	"github.com/rnicd/rnicd/internal/vswitch"
@@ -25,6 +26,7 @@ type Server struct {
 	version string
 	logLost func() uint64 // lines of the log; nil: there is none
 	since   time.Time
+	loads   daemon.Loads
 	hung    atomic.Pointer[string] // which thread does not turn; nil: all turn
 	cfg     *config.Switch
 	arena   *hugepages.Arena
@@ -39,6 +41,7 @@ type Server struct {
 // Start opens what a configuration says, all or nothing, and switches until Close.
 func Start(cfg *config.Switch) (s *Server, err error) {
 	s = &Server{cfg: cfg, over: make(chan struct{}), since: time.Now()}
+	s.loads.Succeeded()
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())

@@ -24,6 +24,7 @@ func (s *Server) Status(ctx context.Context) *status.Switch {
 	defer cancel()
 	out := &status.Switch{Kind: status.KindSwitch, Version: s.version, PID: os.Getpid(),
 		Started: s.since, At: time.Now(), Config: s.Config().File, CPU: report.CPU()}
+	out.Loaded, out.ReloadError = s.loads.Last()
 	if s.logLost != nil {
 		out.LogLost = s.logLost()
 	}

@@ -160,6 +160,7 @@ func WriteStatus(w io.Writer, d *status.Daemon) {
 	l := &Look{Daemon: d}
 	fmt.Fprintf(w, "%s  pid %d  %s\n", header(d), d.PID, d.Config)
 	writeLogLost(w, d.LogLost)
+	writeReload(w, d.Loaded, d.ReloadError)
 	writeCPU(w, &d.CPU)
 	for _, p := range d.Ports {
 		parts := []string{"port " + p.Name, p.Driver}
@@ -233,5 +234,13 @@ func writeQueues(w io.Writer, d *status.Daemon, t table) {
 				fmt.Sprint(c.TxFrames, "/", c.TxOctets))
 			i++
 		}
+	}
+}
+
+// writeReload says that the last reload failed.
+func writeReload(w io.Writer, loaded time.Time, why string) {
+	if why != "" {
+		fmt.Fprintf(w, "NOT RELOADED; in force is the configuration of %s:\n  %s\n",
+			loaded.Format(time.DateTime), strings.ReplaceAll(why, "\n", "\n  "))
 	}
 }

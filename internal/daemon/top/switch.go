@@ -26,6 +26,7 @@ func WriteSwitch(w io.Writer, s *status.Switch) {
 		s.Version, health,
 		s.At.Sub(s.Started).Round(time.Second), attached, len(s.Programs), s.Refused, s.PID, s.Config)
 	writeLogLost(w, s.LogLost)
+	writeReload(w, s.Loaded, s.ReloadError)
 	writeCPU(w, &s.CPU)
 	if s.Error != "" {
 		fmt.Fprintf(w, "no counters: %s\n", s.Error)
