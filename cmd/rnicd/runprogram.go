@@ -41,7 +41,7 @@ const toGetLibraries = "make build builds it and make install installs it, where
 	"libibverbs-dev and librdmacm-dev are"
 
 func newRun() *cobra.Command {
-	var lib, file, peer, looks, secret, allow string
+	var lib, file, peer, looks, secret, allow, ctl string
 	var verbose, noCRC bool
 	var o nicOptions
 	c := &cobra.Command{
@@ -59,7 +59,7 @@ or over our own TCP on a device, which the program has for itself as long as it 
   rnicd run --pmd tap --host-addr 10.9.0.1/24 --addr 10.9.0.2/24 -- rping -s
 
 When a Terminate ends a connection, standard error says why before the program exits, and vendor_err of the completions has its layer,
-type and code. --verbose tells of other ends, too.
+type and code. --verbose tells of other ends, too. While the program runs, rnicd status, ss, events and top show it.
 
 The program's own options come after "--". It becomes this process: signals and its exit status are its own. The flags go to it as
 environment variables, RNICD_PMD, RNICD_ADDR and so on (docs/guides/verbs.md). The two libraries, ` + verbsLibrary + ` and
@@ -90,6 +90,16 @@ environment variables, RNICD_PMD, RNICD_ADDR and so on (docs/guides/verbs.md). T
 			if allow != "" {
 				env = append(env, "RNICD_ALLOW="+allow)
 			}
+			if ctl != "" {
+				dir := ctl
+				if dir != portfile.ControlOff {
+					var err error
+					if dir, err = filepath.Abs(dir); err != nil { // the program may go elsewhere
+						return err
+					}
+				}
+				env = append(env, "RNICD_CONTROL="+dir)
+			}
 			warnNoCRC(os.Stderr, noCRC)
 			if noCRC {
 				env = append(env, "RNICD_CRC=false")
@@ -112,6 +122,8 @@ environment variables, RNICD_PMD, RNICD_ADDR and so on (docs/guides/verbs.md). T
 		"--device roce, only peers that have it, too, are connected by number (docs/guides/verbs.md)")
 	f.StringVar(&allow, "allow", "", "addresses or networks that may connect or send datagrams, with "+
 		"commas (default all)")
+	f.StringVar(&ctl, "control", "", "the directory of the program's control socket, or off (default the "+
+		"user's own; rnicd status, ss, events and top ask there)")
 	f.BoolVar(&noCRC, "no-crc", false, "do without CRC32C where the peer does, too")
 	o.flags(f)
 	f.Lookup("pmd").DefValue = "kernel"
@@ -199,6 +211,9 @@ func override(env, by []string) []string {
 // runProgram makes this process the program. It returns only with an error.
 func runProgram(lib string, args, env []string) error {
 	if _, err := portfile.Environment(env, port.All()); err != nil {
+		return errors.New(flagsFor(err.Error(), os.Environ()))
+	}
+	if _, _, err := portfile.ControlDir(env); err != nil {
 		return errors.New(flagsFor(err.Error(), os.Environ()))
 	}
 	if _, err := portfile.GuardOf(env); err != nil {

@@ -123,7 +123,12 @@ func TestConnections(t *testing.T) {
 	require.Empty(t, ask("10.8.0.0/16"))
 	_, err = c.Stream(r.ctx, "/v1/connections", url.Values{"filter": {"stat=x"}})
 	require.EqualError(t, err,
-		`"stat=x": want port, queue, kind, service, state, local or remote before the =`)
+		`"stat=x": want port, queue, kind, service, state, pid, qp, local or remote before the =`)
+	for _, word := range []string{"pid=1", "qp=1"} { // a daemon's have neither
+		require.Empty(t, ask(word))
+	}
+	_, err = c.Stream(r.ctx, "/v1/connections", url.Values{"filter": {"qp=x"}})
+	require.EqualError(t, err, `"qp=x": want the number of a queue pair, as 0x1234`)
 	_, err = c.Stream(r.ctx, "/v1/connections", url.Values{"filter": {"remote=here"}})
 	require.EqualError(t, err, `"remote=here": want an address, an address and port, or a network`)
 }

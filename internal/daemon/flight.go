@@ -21,7 +21,7 @@ type recorder struct {
 
 func newRecorder(log *slog.Logger) *recorder {
 	r := &recorder{log: log}
-	r.Recorder = report.NewRecorder(r.tell)
+	r.Recorder = report.NewRecorder(report.FellWaiting, r.tell)
 	return r
 }
 

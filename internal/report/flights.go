@@ -15,8 +15,10 @@ import (
 )
 
 const (
-	fellWaiting = 256 // connections that have ended and are still to be told of
-	fellKept    = 64  // the last ones, for those who ask later
+	// FellWaiting are connections that have ended and are still to be told of, in a daemon.
+	FellWaiting = 256
+
+	fellKept = 64 // the last ones, for those who ask later
 )
 
 // Recorder keeps the last connections that have ended with an error, each with its last events.
@@ -40,8 +42,9 @@ type Fallen struct {
 }
 
 // NewRecorder makes one, until Stop. It calls tell, if that is not nil, on a goroutine of its own.
-func NewRecorder(tell func(*Fallen)) *Recorder {
-	r := &Recorder{tell: tell, in: make(chan Fallen, fellWaiting), over: make(chan struct{})}
+// More connections than waiting that end meanwhile are lost.
+func NewRecorder(waiting int, tell func(*Fallen)) *Recorder {
+	r := &Recorder{tell: tell, in: make(chan Fallen, waiting), over: make(chan struct{})}
 	r.ended.Go(r.run)
 	return r
 }

@@ -3,6 +3,7 @@ package status
 import (
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 // Kinds of a Connection.
 const (
+	Listener  = "listener" // where a program waits for connections
 	RDMA      = "rdma"
 	TCPStream = "stream"
 	Kernel    = "kernel" // over the kernel's sockets, which ss shows
@@ -20,11 +22,15 @@ const (
 
 // Connection is a line of the answer to GET /v1/connections.
 type Connection struct {
-	Port    string         `json:"port"`
-	Queue   int            `json:"queue"`
-	Kind    string         `json:"kind"`
-	Service string         `json:"service,omitempty"` // that serves it
-	Since   *time.Time     `json:"since,omitempty"`   // it has served it
+	Port    string     `json:"port"`
+	Queue   int        `json:"queue"`
+	Kind    string     `json:"kind"`
+	Service string     `json:"service,omitempty"` // that serves it
+	Since   *time.Time `json:"since,omitempty"`   // it has served it
+	// of a program of rnicd run: its process, command line and queue pair
+	PID     int            `json:"pid,omitempty"`
+	Command string         `json:"command,omitempty"`
+	QP      uint32         `json:"qp,omitempty"`
 	Conn    stack.ConnInfo `json:"conn"`
 	Stream  *Stream        `json:"stream,omitempty"`
 	RDMA    *rnic.ConnInfo `json:"rdma,omitempty"`
@@ -45,8 +51,8 @@ type Filter struct{ terms []func(*Connection) bool }
 const filterMax = 64
 
 // ParseFilter reads terms, all of which a connection has to meet: key=value with port, queue, kind,
-// service, state, local or remote, the last two with an address, an address and port, or a network;
-// or an address or network alone, of either end.
+// service, state, pid, qp, local or remote, the last two with an address, an address and port, or a
+// network; or an address or network alone, of either end.
 func ParseFilter(words []string) (f Filter, err error) {
 	if len(words) > filterMax {
 		return f, fmt.Errorf("a filter has %d words at most", filterMax)
@@ -57,7 +63,7 @@ func ParseFilter(words []string) (f Filter, err error) {
 			local, err := endOf(word)
 			if err != nil {
 				return f, fmt.Errorf("%q: want an address, a network, or key=value with port, queue, kind, "+
-					"service, state, local, remote", word)
+					"service, state, pid, qp, local, remote", word)
 			}
 			f.terms = append(f.terms, func(c *Connection) bool {
 				return local(c.Conn.Local) || local(c.Conn.Remote)
@@ -76,6 +82,15 @@ func ParseFilter(words []string) (f Filter, err error) {
 			of = func(c *Connection) string { return c.Service }
 		case "state":
 			of = func(c *Connection) string { return c.Conn.State }
+		case "pid":
+			of = func(c *Connection) string { return strconv.Itoa(c.PID) }
+		case "qp":
+			n, err := strconv.ParseUint(value, 0, 32)
+			if err != nil {
+				return f, fmt.Errorf("%q: want the number of a queue pair, as 0x1234", word)
+			}
+			f.terms = append(f.terms, func(c *Connection) bool { return uint64(c.QP) == n && n != 0 })
+			continue
 		case "local", "remote":
 			end, err := endOf(value)
 			if err != nil {
@@ -89,8 +104,8 @@ func ParseFilter(words []string) (f Filter, err error) {
 			})
 			continue
 		default:
-			return f, fmt.Errorf("%q: want port, queue, kind, service, state, local or remote before the =",
-				word)
+			return f, fmt.Errorf("%q: want port, queue, kind, service, state, pid, qp, local or remote "+
+				"before the =", word)
 		}
 		f.terms = append(f.terms, func(c *Connection) bool { return strings.EqualFold(of(c), value) })
 	}

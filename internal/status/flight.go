@@ -13,6 +13,7 @@ type Flights struct {
 // Flight is the last events of a connection.
 type Flight struct {
 	Port   string         `json:"port"`
+	PID    int            `json:"pid,omitempty"` // of a program of rnicd run
 	Local  netip.AddrPort `json:"local"`
 	Remote netip.AddrPort `json:"remote"`
 	Error  string         `json:"error,omitempty"` // why it has ended; empty: it has not

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/rnicd/rnicd/pmd"
@@ -9,30 +10,45 @@ import (
 	"github.com/rnicd/rnicd/stream"
 )
 
-// Daemon is the answer to GET /v1/status: everything but connections.
+// Daemon is the answer of a daemon, or a program of rnicd run, to GET /v1/status: everything but
+// connections.
 type Daemon struct {
-	Kind    string    `json:"kind"` // KindDaemon
+	Kind    string    `json:"kind"` // KindDaemon, KindProgram
 	Version string    `json:"version"`
 	PID     int       `json:"pid"`
 	Config  string    `json:"config,omitempty"` // the file
 	Started time.Time `json:"started"`
 	At      time.Time `json:"at"`    // when this was so
-	State   string    `json:"state"` // serving, draining
+	State   string    `json:"state"` // serving, draining; of a program: running
 	Healthy bool      `json:"healthy"`
 	LogLost uint64    `json:"log_lost"` // lines of the log that its reader did not take
 	CPU     CPU       `json:"cpu"`
-	Loaded  time.Time `json:"loaded"` // when the configuration in force was read
+	Loaded  time.Time `json:"loaded,omitzero"` // when the configuration in force was read
 	// why the last reload failed, until one succeeds
 	ReloadError string    `json:"reload_error,omitempty"`
 	Ports       []Port    `json:"ports"`
 	Services    []Service `json:"services"`
+	Program     *Program  `json:"program,omitempty"`
 }
 
 // States of a Daemon.
 const (
 	Serving  = "serving"
 	Draining = "draining"
+	Running  = "running"
 )
+
+// Program is what only a program of rnicd run has.
+type Program struct {
+	Command      string           `json:"command"`
+	Looks        string           `json:"looks"`       // what its device looks like: iwarp, roce
+	QueuePairs   int              `json:"queue_pairs"` // without those for datagrams
+	Datagrams    int              `json:"datagram_queue_pairs"`
+	Connections  int              `json:"connections"` // of queue pairs
+	Listeners    []netip.AddrPort `json:"listeners"`
+	Regions      int              `json:"regions"` // registered by the program
+	RegionOctets uint64           `json:"region_octets"`
+}
 
 // CPU is what the control groups of the process leave it of the CPUs.
 type CPU struct {

@@ -4,8 +4,9 @@ import "time"
 
 // Kinds of process that answer GET /v1/status.
 const (
-	KindDaemon = "daemon"
-	KindSwitch = "switch"
+	KindDaemon  = "daemon"
+	KindSwitch  = "switch"
+	KindProgram = "program"
 )
 
 // Switch is the answer of rnicd switch to GET /v1/status.

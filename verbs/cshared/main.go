@@ -19,12 +19,14 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/internal/lossy"
 	"github.com/rnicd/rnicd/internal/port"
 	"github.com/rnicd/rnicd/internal/port/portfile"
+	"github.com/rnicd/rnicd/internal/report"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/verbs/internal/engine"
 )
@@ -34,6 +36,9 @@ func init() {
 }
 
 func main() {}
+
+// version is what the linker has been told, as in rnicd.
+var version = "unknown"
 
 // adapter is what the program's threads may drive; nil: none.
 var adapter atomic.Pointer[rnic.Adapter]
@@ -60,11 +65,14 @@ func rnicdTurn(most C.int) C.int {
 // rights than its caller, who must not decide what it does with them (secure_getenv(3)). Nobody may
 // call os.Setenv, os.Unsetenv or os.Clearenv here: cgo does the same to the program's environment.
 func environment() []string {
-	if C.getauxval(C.AT_SECURE) != 0 {
+	if isSecure() {
 		return nil
 	}
 	return os.Environ()
 }
+
+// isSecure: the program has other rights than its caller.
+func isSecure() bool { return C.getauxval(C.AT_SECURE) != 0 }
 
 // isVerbose: any value will do.
 func isVerbose(variable string) bool {
@@ -84,6 +92,13 @@ func open(bells engine.Doorbells) (h engine.Host, err error) {
 		return h, err
 	}
 	h.Secret, h.Allow = guard.Secret, guard.Allow
+	dir, wanted, err := portfile.ControlDir(environ)
+	if err != nil {
+		return h, err
+	}
+	seen := &program{started: time.Now(), looks: portfile.Looks[0],
+		flights: report.NewRecorder(fellWaiting, nil)}
+	cfg.Fell = seen.flights.Of(deviceName)
 	if h.Polled = cfg.Poll(bells.Look, &bells.Bell); h.Polled {
 		// the Poller has one even when it sleeps; calls need another
 		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
@@ -119,9 +134,16 @@ func open(bells engine.Doorbells) (h engine.Host, err error) {
 		log = lossy.New(newStandardError(), nil)
 		h.Faults = log
 	}
-	h.Left = func() { leave(p, log) }
+	h.Left = func() {
+		seen.leave()
+		leave(p, log)
+	}
 	h.Adapter, err = p.AdapterWith(engine.Limits())
 	adapter.Store(h.Adapter)
+	if wanted && !isSecure() {
+		seen.port, seen.dev = p, h.Adapter
+		h.Serving = func(e *engine.Engine) { seen.serve(e, dir, h.Log) }
+	}
 	return h, err
 }
 

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,28 +12,45 @@ import (
 
 	"github.com/rnicd/rnicd/internal/daemon/control"
 	"github.com/rnicd/rnicd/internal/printable"
+	"github.com/rnicd/rnicd/internal/programs"
 	"github.com/rnicd/rnicd/internal/status"
 )
 
 // Events is the command events.
 func Events() *cobra.Command {
-	var socket string
+	var who asked
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "events [ADDRESS[:PORT]]",
-		Short: "Show the last events of a running daemon's connections",
-		Long: `events asks the daemon on its control socket for flight records: with the address of a peer, those of its connections and of
-those that have ended with an error lately; without, of all that have ended with an error lately.`,
+		Short: "Show the last events of connections of a running daemon, and of programs",
+		Long: `events asks the daemon and the programs of rnicd run on their control sockets for flight records: with the address of a peer, those of
+its connections and of those that have ended with an error lately; without, of all that have ended with an error lately.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			client := control.NewClient(socket)
-			defer client.Close()
+			those, err := who.programs()
+			if err != nil {
+				return err
+			}
 			query := url.Values{}
 			if len(args) == 1 {
 				query.Set("remote", args[0])
 			}
 			var all status.Flights
-			if err := client.Get(c.Context(), "/v1/events", query, &all); err != nil {
+			if who.daemon() {
+				client := control.NewClient(who.socket)
+				defer client.Close()
+				err = client.Get(c.Context(), "/v1/events", query, &all)
+				if err != nil && (len(those) == 0 || !noDaemon(err)) {
+					return err
+				}
+			}
+			n, wrong := who.events(c, those, query, &all)
+			switch {
+			case wrong != nil:
+				return wrong
+			case n == 0 && !who.daemon():
+				return who.nobody()
+			case n == 0 && err != nil:
 				return err
 			}
 			if asJSON {
@@ -42,9 +60,25 @@ those that have ended with an error lately; without, of all that have ended with
 			return nil
 		},
 	}
-	c.Flags().StringVar(&socket, "socket", "", "the daemon's control socket")
+	who.flags(c.Flags())
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c
+}
+
+// events adds those of programs.
+func (a *asked) events(c *cobra.Command, those []programs.Program, query url.Values,
+	all *status.Flights) (int, error) {
+	return eachProgram(c.Context(), those, c.ErrOrStderr(),
+		func(ctx context.Context, client *control.Client) (one status.Flights, err error) {
+			err = client.Get(ctx, "/v1/events", query, &one)
+			return one, err
+		}, func(p programs.Program, one status.Flights) error {
+			for _, f := range one.Records {
+				f.PID = p.PID
+				all.Records = append(all.Records, f)
+			}
+			return nil
+		})
 }
 
 func writeFlights(w io.Writer, all []status.Flight) {
@@ -53,7 +87,11 @@ func writeFlights(w io.Writer, all []status.Flight) {
 		if f.Error != "" {
 			how = fmt.Sprintf("ended %s: %s", f.Ended.Format(time.RFC3339), f.Error)
 		}
-		fmt.Fprintf(w, "%s %v %v %s\n", f.Port, f.Local, f.Remote, how)
+		of := f.Port
+		if f.PID != 0 {
+			of = fmt.Sprintf("program %d %s", f.PID, f.Port)
+		}
+		fmt.Fprintf(w, "%s %v %v %s\n", of, f.Local, f.Remote, how)
 		if f.Before > 0 {
 			fmt.Fprintf(w, "    %d events before these\n", f.Before)
 		}

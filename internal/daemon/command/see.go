@@ -2,6 +2,7 @@ package command
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"github.com/rnicd/rnicd/internal/daemon/control"
 	"github.com/rnicd/rnicd/internal/daemon/top"
 	"github.com/rnicd/rnicd/internal/printable"
+	"github.com/rnicd/rnicd/internal/programs"
 	"github.com/rnicd/rnicd/internal/status"
 )
 
@@ -50,54 +52,107 @@ func ExitCode(err error) int {
 
 // Status is the command status.
 func Status() *cobra.Command {
-	var socket string
+	var who asked
 	var asJSON, ofSwitch bool
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Say what a running daemon serves, or a switch joins, and what it has counted",
-		Long: `status asks a running daemon on its control socket for its ports, Pollers and services; with --switch, or the socket of one, a running
-switch for its threads, uplinks and programs. With --json it prints all counters that there are, a daemon's under the names of
-docs/reference/limits.md.
+		Short: "Say what a running daemon serves, a switch joins or a program has open, with counters",
+		Long: `status asks a running daemon on its control socket for its ports, Pollers and services, and lists the programs of rnicd run; with
+--switch, or the socket of a switch, for its threads, uplinks and programs. With --program it says all of a program: its device, transport,
+Pollers, listeners and registered memory. With --json it prints all counters that there are, a daemon's or a program's under the names
+of docs/reference/limits.md: one object, of each program one.
 
-Exit status: 0, it runs and all Pollers, or threads, turn; 2, one stands still; 3, nobody answers on the socket; 1, anything else,
-as a socket that this user may not ask.`,
+Exit status: 0, it runs and all Pollers, or threads, turn; 2, one stands still; 3, nobody answers on the socket, even if programs of
+rnicd run do on theirs; 1, anything else, as a socket that this user may not ask.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if socket == "" && ofSwitch {
-				socket = control.DefaultSwitchPath()
+			if ofSwitch && who.program != "" {
+				return errors.New("--switch and --program: give only one")
 			}
-			client := control.NewClient(socket)
-			defer client.Close()
-			said, err := ask(c.Context(), client)
-			var nobody *control.NobodyError
-			if errors.As(err, &nobody) {
-				if there := control.DefaultSwitchPath(); socket == "" && exists(there) {
-					err = fmt.Errorf("%w; for the switch at %s: rnicd status --switch", err, there)
-				}
-				return &ExitError{exitNobody, err}
+			if who.socket == "" && ofSwitch {
+				who.socket = control.DefaultSwitchPath()
 			}
+			all, err := who.programs()
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				out := json.NewEncoder(printable.New(c.OutOrStdout()))
-				out.SetIndent("", "  ")
-				err = out.Encode(said.any())
-			} else {
-				said.write(printable.New(c.OutOrStdout()))
+			out := printable.New(c.OutOrStdout())
+			if !who.daemon() {
+				return programsStatus(c, &who, all, asJSON)
 			}
-			if err == nil {
-				err = said.unhealthy()
+			err = daemonStatus(c.Context(), out, who.socket, asJSON)
+			if asJSON || ofSwitch {
+				return err
 			}
-			return err
+			listed, wrong := listPrograms(c.Context(), out, c.ErrOrStderr(), all, err == nil)
+			if listed > 0 && noDaemon(err) {
+				err = &ExitError{exitNobody, errors.New("no daemon answers, only programs of rnicd run: " +
+					"rnicd status --program PID")}
+			}
+			return cmp.Or(err, wrong)
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&socket, "socket", "",
-		"the control socket; without it where a daemon, or a switch, has it by default")
+	who.flags(f)
+	f.Lookup("socket").Usage = "the control socket; without it where a daemon, or a switch, has it by default"
 	f.BoolVar(&ofSwitch, "switch", false, "ask the switch at its default socket")
 	f.BoolVar(&asJSON, "json", false, "print everything as one JSON object")
 	return c
+}
+
+// daemonStatus prints what a daemon, or a switch, says.
+func daemonStatus(ctx context.Context, out io.Writer, socket string, asJSON bool) error {
+	client := control.NewClient(socket)
+	defer client.Close()
+	said, err := ask(ctx, client)
+	if noDaemon(err) {
+		if there := control.DefaultSwitchPath(); socket == "" && exists(there) {
+			err = fmt.Errorf("%w; for the switch at %s: rnicd status --switch", err, there)
+		}
+		return &ExitError{exitNobody, err}
+	}
+	if err != nil {
+		return err
+	}
+	if err := said.print(out, asJSON); err != nil {
+		return err
+	}
+	return said.unhealthy()
+}
+
+// programsStatus prints all that programs say.
+func programsStatus(c *cobra.Command, who *asked, all []programs.Program, asJSON bool) error {
+	out := printable.New(c.OutOrStdout())
+	var unhealthy error
+	n, err := eachProgram(c.Context(), all, c.ErrOrStderr(), ask,
+		func(_ programs.Program, s said) error {
+			unhealthy = cmp.Or(unhealthy, s.unhealthy())
+			return s.print(out, asJSON)
+		})
+	if err == nil && n == 0 {
+		return &ExitError{exitNobody, who.nobody()}
+	}
+	return cmp.Or(err, unhealthy)
+}
+
+// listPrograms prints a line for each program, after an empty one where something stands above.
+func listPrograms(ctx context.Context, out, warn io.Writer, all []programs.Program,
+	after bool) (int, error) {
+	first := true
+	return eachProgram(ctx, all, warn, ask, func(p programs.Program, s said) error {
+		if s.daemon == nil || s.daemon.Program == nil {
+			return fmt.Errorf("%s: this is no program of rnicd run", p.Path)
+		}
+		if first {
+			if after {
+				fmt.Fprintln(out)
+			}
+			top.WriteProgramTitle(out)
+			first = false
+		}
+		top.WriteProgram(out, s.daemon)
+		return nil
+	})
 }
 
 func exists(path string) bool {
@@ -144,12 +199,18 @@ func (s said) any() any {
 	return s.daemon
 }
 
-func (s said) write(w io.Writer) {
-	if s.sw != nil {
+func (s said) print(w io.Writer, asJSON bool) error {
+	switch {
+	case asJSON:
+		out := json.NewEncoder(w)
+		out.SetIndent("", "  ")
+		return out.Encode(s.any())
+	case s.sw != nil:
 		top.WriteSwitch(w, s.sw)
-		return
+	default:
+		top.WriteStatus(w, s.daemon)
 	}
-	top.WriteStatus(w, s.daemon)
+	return nil
 }
 
 func (s said) unhealthy() error {
@@ -167,43 +228,78 @@ const askTimeout = 10 * time.Second
 
 // Ss is the command ss.
 func Ss() *cobra.Command {
-	var socket string
+	var who asked
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "ss [FILTER...]",
-		Short: "Show connections of a running daemon in full, as ss -ti does",
-		Long: `ss shows connections of a running daemon with all that their transport, and RDMA or the stream above it, know. Of several words of
-a filter each has to be met: an address or a network, of either end; or key=value with port, queue, kind (rdma, stream, kernel,
-other), service, state (TCP's), local or remote, as in
+		Short: "Show connections of a running daemon, and of programs, in full, as ss -ti does",
+		Long: `ss shows connections of a running daemon and of the programs of rnicd run with all that their transport, and RDMA or the stream above
+it, know; of programs their listeners, too. Of several words of a filter each has to be met: an address or a network, of either end; or
+key=value with port, queue, kind (rdma, stream, kernel, listener, other), service, state (TCP's), pid and qp (a program's process and
+queue pair), local or remote, as in
 
-    rnicd ss service=scratch remote=10.9.0.0/24`,
+    rnicd ss service=scratch remote=10.9.0.0/24
+    rnicd ss --program 4711 kind=rdma`,
 		RunE: func(c *cobra.Command, words []string) error {
 			if _, err := status.ParseFilter(words); err != nil {
 				return err
 			}
-			client := control.NewClient(socket)
-			defer client.Close()
+			all, err := who.programs()
+			if err != nil {
+				return err
+			}
 			out := bufio.NewWriter(c.OutOrStdout())
 			defer out.Flush()
 			lines := json.NewEncoder(printable.New(out))
-			return top.EachConnection(c.Context(), client, words, 0, func(one *status.Connection) error {
+			show := func(one *status.Connection) error {
 				if asJSON {
 					return lines.Encode(one)
 				}
 				_, err := io.WriteString(printable.New(out),
 					strings.Join(top.Details(one, time.Now()), "\n")+"\n")
 				return err
-			})
+			}
+			if who.daemon() {
+				client := control.NewClient(who.socket)
+				defer client.Close()
+				err = top.EachConnection(c.Context(), client, words, 0, show)
+				if err != nil && (len(all) == 0 || !noDaemon(err)) {
+					return err
+				}
+			}
+			n, wrong := eachProgram(c.Context(), all, c.ErrOrStderr(),
+				func(ctx context.Context, client *control.Client) (these []*status.Connection, err error) {
+					err = top.EachConnection(ctx, client, words, 0, func(one *status.Connection) error {
+						these = append(these, one)
+						return nil
+					})
+					return these, err
+				}, func(_ programs.Program, these []*status.Connection) error {
+					for _, one := range these {
+						if err := show(one); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			switch {
+			case wrong != nil || n > 0:
+				return wrong
+			case !who.daemon():
+				return who.nobody()
+			}
+			return err
 		},
 	}
-	c.Flags().StringVar(&socket, "socket", "", socketHelp)
+	who.flags(c.Flags())
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
 	return c
 }
 
 // Top is the command top.
 func Top() *cobra.Command {
-	var socket, view string
+	var who asked
+	var view string
 	var once, ofSwitch bool
 	var period time.Duration
 	c := &cobra.Command{
@@ -213,7 +309,7 @@ func Top() *cobra.Command {
 sort by, r turns the order round, up and down move, enter shows all of the first connection, q ends. Columns: rx/s and tx/s are
 frames, rxB/s and txB/s octets a second; retr, TCP segments sent again; ahead, FPDUs placed ahead of a gap; reass, FPDUs that came
 in several segments; crc, FPDUs with a bad CRC; drops, all reasons; busy%, passes of the Poller that found work. A filter, as ss
-takes it, is for connections.
+takes it, is for connections. With --program, and where no daemon but a single program of rnicd run answers, it shows that.
 
 With --switch, or the socket of one, it shows a running switch: p by port, programs and queues of uplinks, c by thread; enter shows all
 of the first port. rx is what comes from a program or an uplink, tx what goes there; wait, frames for which there is no room there yet;
@@ -235,10 +331,13 @@ throt/s, passes in which a program had sent all that its rate allows; drops are 
 			if period < minPeriod {
 				return fmt.Errorf("--period %v: want %v or more", period, minPeriod)
 			}
-			if socket == "" && ofSwitch {
-				socket = control.DefaultSwitchPath()
+			if who.socket == "" && ofSwitch {
+				who.socket = control.DefaultSwitchPath()
 			}
-			client := control.NewClient(socket)
+			client, err := who.one()
+			if err != nil {
+				return err
+			}
 			defer client.Close()
 			if !once {
 				return top.Run(c.Context(), client, s, words, period, os.Stdin, os.Stdout)
@@ -261,7 +360,7 @@ throt/s, passes in which a program had sent all that its rate allows; drops are 
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&socket, "socket", "", socketHelp)
+	who.flags(f)
 	f.BoolVar(&ofSwitch, "switch", false, "show the switch at its default socket")
 	f.StringVar(&view, "view", "ports", "ports, cores (of a switch: its threads) or connections")
 	f.BoolVar(&once, "once", false, "print one screen, of two looks a period apart, and end")

@@ -25,10 +25,17 @@ func NewClient(path string) *Client {
 	if path == "" {
 		path = DefaultPath()
 	}
+	return NewClientOf(path, func(ctx context.Context) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	})
+}
+
+// NewClientOf is NewClient for a socket at path that dial connects with.
+func NewClientOf(path string, dial func(context.Context) (net.Conn, error)) *Client {
 	c := &Client{path: path}
 	c.http.Transport = &http.Transport{DialContext: func(ctx context.Context, _,
 		_ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		return dial(ctx)
 	}}
 	return c
 }
@@ -44,7 +51,7 @@ func (c *Client) Get(ctx context.Context, path string, query url.Values, v any) 
 	}
 	defer body.Close()
 	if err := json.NewDecoder(body).Decode(v); err != nil {
-		return fmt.Errorf("%s: the daemon's answer: %w", c.path, err)
+		return fmt.Errorf("%s: the answer: %w", c.path, err)
 	}
 	return nil
 }
@@ -91,7 +98,7 @@ func (c *Client) ask(ctx context.Context, method, path string,
 func (c *Client) explain(err error) error {
 	switch {
 	case c.path == "":
-		return errors.New("no control socket is known: name the daemon's, --socket PATH")
+		return &NobodyError{}
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
 		return &NobodyError{c.path}
 	case errors.Is(err, os.ErrPermission):
@@ -105,10 +112,13 @@ func (c *Client) explain(err error) error {
 	return fmt.Errorf("%s: %w", c.path, err)
 }
 
-// NobodyError: a control socket without a listener.
+// NobodyError: a control socket without a listener, or none is known.
 type NobodyError struct{ Path string }
 
 func (e *NobodyError) Error() string {
+	if e.Path == "" {
+		return "no control socket is known: name the daemon's, --socket PATH"
+	}
 	return fmt.Sprintf("%s: no daemon answers; is one running, and with this [control] socket? "+
 		"--socket PATH names another", e.Path)
 }

@@ -3,10 +3,13 @@ package top
 import (
 	"fmt"
 	"io"
+	"net/netip"
+	"path"
 	"strings"
 	"time"
 
 	"github.com/rnicd/rnicd/internal/status"
+	"github.com/rnicd/rnicd/rnic"
 )
 
 // connectionTable has a row for each connection.
@@ -34,13 +37,21 @@ func connectionTable(was, is *Look) table {
 			ahead, reassembled = c.RDMA.Stats.Receive.OutOfOrder, c.RDMA.Stats.Receive.Reassembled
 		}
 		t.rows = append(t.rows, []cell{
-			text(c.Conn.Remote.String()), text(c.Service), text(stateOf(c)),
+			text(address(c.Conn.Remote)), text(serviceOf(c)), text(stateOf(c)),
 			r.cell(b.Conn.TCP.BytesIn, k.BytesIn), r.cell(b.Conn.TCP.BytesOut, k.BytesOut),
 			{duration(k.SRTTNs), float64(k.SRTTNs)}, {Number(float64(k.Cwnd)), float64(k.Cwnd)},
 			total(k.Retransmits), total(ahead), total(reassembled),
 		})
 	}
 	return t
+}
+
+// serviceOf is what serves a connection: of a program a queue pair.
+func serviceOf(c *status.Connection) string {
+	if c.QP != 0 {
+		return fmt.Sprintf("%06x", c.QP)
+	}
+	return c.Service
 }
 
 func keyOf(c *status.Connection) string {
@@ -73,8 +84,17 @@ func duration(ns int64) string {
 
 // Details is all that is known of a connection, as ss -ti has it.
 func Details(c *status.Connection, now time.Time) (lines []string) {
-	first := fmt.Sprintf("%s %v -> %v  port:%s queue:%d %s", strings.ToLower(c.Conn.State),
-		c.Conn.Local, c.Conn.Remote, c.Port, c.Queue, c.Kind)
+	first := fmt.Sprintf("%s %s -> %s  port:%s queue:%d %s", strings.ToLower(c.Conn.State),
+		address(c.Conn.Local), address(c.Conn.Remote), c.Port, c.Queue, c.Kind)
+	if c.Kind == status.Listener {
+		first = fmt.Sprintf("listen %s  port:%s", address(c.Conn.Local), c.Port)
+	}
+	if c.QP != 0 {
+		first += fmt.Sprintf(" qp:0x%06x", c.QP)
+	}
+	if c.PID != 0 {
+		first += fmt.Sprintf(" pid:%d %s", c.PID, programName(c.Command))
+	}
 	if c.Service != "" {
 		first += " service:" + c.Service
 	}
@@ -82,8 +102,17 @@ func Details(c *status.Connection, now time.Time) (lines []string) {
 		first += " for:" + now.Sub(*c.Since).Round(time.Second).String()
 	}
 	lines = append(lines, first)
+	if c.Kind == status.Listener {
+		return lines
+	}
 	if c.Kind == status.Kernel {
 		return append(lines, "     the kernel's: see ss -ti")
+	}
+	if c.RDMA != nil && c.RDMA.Stats.TCP.Kernel {
+		t := &c.RDMA.Stats.TCP
+		lines = append(lines, fmt.Sprintf("     the kernel's (see ss -ti) mss:%d segs_in:%d segs_out:%d "+
+			"retrans:%d ooo:%d", t.EMSS, t.SegmentsIn, t.SegmentsOut, t.Retransmits, t.OutOfOrder))
+		return append(lines, rdmaDetails(c.RDMA)...)
 	}
 	k := &c.Conn.TCP
 	add := func(format string, args ...any) {
@@ -114,24 +143,46 @@ func Details(c *status.Connection, now time.Time) (lines []string) {
 	if s := c.Stream; s != nil {
 		add("stream acked:%d unacked:%d unsent:%d unread:%d", s.Acked, s.Unacked, s.Unsent, s.Unread)
 	}
-	if r := c.RDMA; r != nil {
-		s := &r.Stats
-		add("rdma %s %s markers:%s crc:%v", r.State, r.Dialect, directions(r.MarkersIn, r.MarkersOut),
-			r.CRC)
-		if r.Dialect == "" {
-			return lines
-		}
-		add("fpdus in:%d out:%d direct:%d reassembled:%d ahead:%d  messages in:%d out:%d "+
-			"writes:%d reads:%d", s.Receive.FPDUs, s.FPDUsSent,
-			s.Receive.Direct, s.Receive.Reassembled, s.Receive.OutOfOrder, s.MessagesRecvd, s.MessagesSent,
-			s.WritesRecvd, s.ReadsServed)
-		add("placed direct:%d reassembled:%d ahead:%d  sent:%d", s.Placed.Direct, s.Placed.Reassembled,
-			s.Placed.OutOfOrder, s.PayloadSent)
-		add("held_bufs:%d/%d refused budget:%d crc:%d unverified:%d runs:%d spare:%d pending:%d",
-			s.Receive.HeldBufs, s.Receive.HeldBufsPeak, s.Receive.RefusedBudget,
-			s.Receive.RefusedCRC, s.Receive.RefusedUnverified, s.Receive.RefusedOutOfOrderRuns,
-			s.Receive.RefusedSpare, s.RefusedPending)
+	if c.RDMA != nil {
+		lines = append(lines, rdmaDetails(c.RDMA)...)
 	}
+	return lines
+}
+
+// address is one of a connection; "-": it is not known yet.
+func address(a netip.AddrPort) string {
+	if !a.IsValid() {
+		return "-"
+	}
+	return a.String()
+}
+
+// programName is the name of a program in its command line.
+func programName(command string) string {
+	first, _, _ := strings.Cut(command, " ")
+	return path.Base(first)
+}
+
+func rdmaDetails(r *rnic.ConnInfo) (lines []string) {
+	s := &r.Stats
+	add := func(format string, args ...any) {
+		lines = append(lines, "     "+fmt.Sprintf(format, args...))
+	}
+	add("rdma %s %s markers:%s crc:%v", r.State, r.Dialect, directions(r.MarkersIn, r.MarkersOut),
+		r.CRC)
+	if r.Dialect == "" {
+		return lines
+	}
+	add("fpdus in:%d out:%d direct:%d reassembled:%d ahead:%d  messages in:%d out:%d "+
+		"writes:%d reads:%d", s.Receive.FPDUs, s.FPDUsSent,
+		s.Receive.Direct, s.Receive.Reassembled, s.Receive.OutOfOrder, s.MessagesRecvd, s.MessagesSent,
+		s.WritesRecvd, s.ReadsServed)
+	add("placed direct:%d reassembled:%d ahead:%d  sent:%d", s.Placed.Direct, s.Placed.Reassembled,
+		s.Placed.OutOfOrder, s.PayloadSent)
+	add("held_bufs:%d/%d refused budget:%d crc:%d unverified:%d runs:%d spare:%d pending:%d",
+		s.Receive.HeldBufs, s.Receive.HeldBufsPeak, s.Receive.RefusedBudget,
+		s.Receive.RefusedCRC, s.Receive.RefusedUnverified, s.Receive.RefusedOutOfOrderRuns,
+		s.Receive.RefusedSpare, s.RefusedPending)
 	return lines
 }
 
@@ -158,7 +209,11 @@ func writeLogLost(w io.Writer, lines uint64) {
 // WriteStatus writes what rnicd status prints.
 func WriteStatus(w io.Writer, d *status.Daemon) {
 	l := &Look{Daemon: d}
-	fmt.Fprintf(w, "%s  pid %d  %s\n", header(d), d.PID, d.Config)
+	of := d.Config
+	if d.Program != nil {
+		of = d.Program.Command
+	}
+	fmt.Fprintf(w, "%s  pid %d  %s\n", header(d), d.PID, of)
 	writeLogLost(w, d.LogLost)
 	writeReload(w, d.Loaded, d.ReloadError)
 	writeCPU(w, &d.CPU)
@@ -201,6 +256,10 @@ func WriteStatus(w io.Writer, d *status.Daemon) {
 	}
 	for _, line := range t.extra {
 		fmt.Fprintln(w, line)
+	}
+	if d.Program != nil {
+		writeProgram(w, d.Program)
+		return
 	}
 	fmt.Fprintf(w, "\n%-12s %-9s %6s %12s %9s %8s %7s\n", "service", "type", "listen", "connections",
 		"accepted", "refused", "failed")

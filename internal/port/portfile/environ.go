@@ -26,7 +26,7 @@ var envShort = map[string]string{"pmd": "driver", "addr": "addresses", "dev": "d
 
 // envOthers are variables that are not about a port.
 var envOthers = []string{"engine", "verbose", "peer", "crc", "no_skip", "config", "port", envLooks,
-	envSecret, envAllow}
+	envSecret, envAllow, envControl}
 
 // envLooks says what the RDMA device looks like to programs (Looks). The port's device is RNICD_DEV
 // alone.

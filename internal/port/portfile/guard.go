@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -16,6 +17,30 @@ const (
 	envSecret = "secret_file"
 	envAllow  = "allow"
 )
+
+// envControl is the directory of the program's control socket, or ControlOff.
+const envControl = "control"
+
+// ControlOff is the value of RNICD_CONTROL for none.
+const ControlOff = "off"
+
+// ControlDir is where the environment has a program's control socket be: in a directory, or where
+// there is no word of it ("") in its user's own; ok: there is to be one.
+func ControlDir(environ []string) (dir string, ok bool, err error) {
+	for _, v := range environ {
+		if value, is := strings.CutPrefix(v, envPrefix+"CONTROL="); is {
+			dir = value
+		}
+	}
+	switch {
+	case dir == ControlOff:
+		return "", false, nil
+	case dir != "" && !filepath.IsAbs(dir):
+		return "", false, fmt.Errorf("%sCONTROL: %q: want %s, or a directory from the root on", envPrefix,
+			dir, ControlOff)
+	}
+	return dir, true, nil
+}
 
 // Octets of a secret.
 const (

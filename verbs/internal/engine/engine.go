@@ -88,6 +88,8 @@ type Host struct {
 	NoCRC bool
 	// Left is called, if it is not nil, when the program ends in order and its connections have.
 	Left func()
+	// Serving is called, if it is not nil, on a goroutine of its own when there is a device.
+	Serving func(*Engine)
 	// RoCE has the device look like one of RoCE: queue pairs have numbers by which they are
 	// connected (docs/adr/0046-queue-pairs-by-number.md).
 	RoCE bool
@@ -178,6 +180,9 @@ func (e *Engine) start(h Host) {
 	}
 	if h.Adapter != nil {
 		go e.tellEvents(h.Adapter.Events())
+		if h.Serving != nil {
+			go h.Serving(e)
+		}
 	}
 }
 
