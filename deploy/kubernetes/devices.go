@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -80,20 +83,36 @@ func (p *pool) find(ids []string) ([]device, error) {
 	return found, nil
 }
 
-// sockets are n devices that are all the same: the pod's own sockets.
-func sockets(host cdi.Host, n int) []device {
-	trouble := ""
+// sockets are n devices that are all the same: the pod's own sockets. Their CDI file is in dir;
+// empty: there is none.
+func sockets(host cdi.Host, dir string, n int) []device {
+	spec, trouble := host.Spec(), ""
 	for _, file := range []string{"librnicd_verbs.so", "librnicd_engine.so"} {
 		if _, err := os.Stat(filepath.Join(host.Libraries, file)); err != nil {
 			trouble = err.Error()
 			break
 		}
 	}
-	spec := host.Spec()
+	if path := filepath.Join(dir, cdi.FileName); dir != "" && !written(path, spec) {
+		if err := cdi.Write(path, spec, 0o644); err != nil && trouble == "" {
+			trouble = err.Error()
+		}
+	}
 	i := slices.IndexFunc(spec.Devices, func(d specs.Device) bool { return d.Name == cdi.Sockets })
 	devices := make([]device, n)
 	for k := range devices {
 		devices[k] = device{strconv.Itoa(k), cdi.Sockets, spec.Devices[i].ContainerEdits, trouble}
 	}
 	return devices
+}
+
+// written says whether a CDI file is as it has to be: /run/cdi is everybody's, and a device without
+// its file fails the pod. nil: there is no file.
+func written(path string, spec *specs.Spec) bool {
+	have, err := os.ReadFile(path)
+	if spec == nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	want, wrong := cdi.Encode(spec)
+	return err == nil && wrong == nil && bytes.Equal(have, want)
 }

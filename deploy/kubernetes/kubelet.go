@@ -23,56 +23,99 @@ const pace = time.Second
 // registerTime is how long the kubelet may take to answer.
 const registerTime = 10 * time.Second
 
+// graceTime is how long the end of the plugin waits for questions that are being answered. One that
+// has no answer fails the kubelet's pod for good.
+const graceTime = 3 * time.Second
+
+// reserve waits until this is the only plugin of ours for the kubelet whose sockets are in dir: two
+// would replace each other's sockets and files for ever, as they might while a DaemonSet changes.
+// release gives others their turn; it is nil if ctx has ended before.
+func reserve(ctx context.Context, dir string) (release func()) {
+	said := ""
+	for {
+		f, err := os.Open(dir)
+		if err == nil {
+			if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
+				return func() { _ = f.Close() }
+			}
+			_ = f.Close()
+			if errors.Is(err, unix.EWOULDBLOCK) {
+				err = fmt.Errorf("%s: another plugin of rnicd runs; this one waits for its end", dir)
+			}
+		}
+		if err.Error() != said {
+			said = err.Error()
+			slog.Error("not begun; it is tried again each second", "error", err)
+		}
+		if !pause(ctx) {
+			return nil
+		}
+	}
+}
+
+// pause waits for pace, and says whether ctx goes on.
+func pause(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(pace):
+		return true
+	}
+}
+
 // serve offers a resource to the kubelet whose sockets are in dir, until ctx is done. A kubelet
 // that starts removes all sockets in dir and makes its own anew; it is registered with again.
 func serve(ctx context.Context, dir string, p *plugin) {
 	said := ""
 	for {
-		switch err := serveOnce(ctx, dir, p); {
+		switch why, err := serveOnce(ctx, dir, p); {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
 			said = ""
-			slog.Info("the kubelet starts again", "resource", name(p.resource))
+			slog.Info("registering again", "resource", name(p.resource), "why", why)
 		case err.Error() != said:
 			said = err.Error()
 			slog.Error("not registered; it is tried again each second", "resource", name(p.resource),
 				"error", err)
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx) {
 			return
-		case <-time.After(pace):
 		}
 	}
 }
 
-// serveOnce is for one life of the kubelet.
-func serveOnce(ctx context.Context, dir string, p *plugin) error {
-	path := filepath.Join(dir, "rnicd-"+p.resource+".sock")
+// serveOnce is for one life of the kubelet. Without an error, why says how it has ended.
+func serveOnce(ctx context.Context, dir string, p *plugin) (why string, err error) {
+	path := filepath.Join(dir, socketOf(p.resource))
 	kubelet := filepath.Join(dir, filepath.Base(v1beta1.KubeletSocket))
 	theirs, err := identify(kubelet)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return "", err
 	}
-	l, err := net.Listen("unix", path) // Close removes it, if it is still ours
+	l, err := net.Listen("unix", path) // Close removes the path
 	if err != nil {
-		return err
+		return "", err
 	}
 	ours, err := identify(path)
 	if err != nil {
-		return errors.Join(err, l.Close())
+		return "", errors.Join(err, l.Close())
 	}
-	s := grpc.NewServer()
-	v1beta1.RegisterDevicePluginServer(s, p)
+	s, over := grpc.NewServer(), make(chan struct{})
+	v1beta1.RegisterDevicePluginServer(s, life{p, over})
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }()
-	defer s.Stop()
+	defer func() {
+		close(over)
+		hard := time.AfterFunc(graceTime, s.Stop)
+		s.GracefulStop()
+		hard.Stop()
+	}()
 	if err := register(ctx, kubelet, filepath.Base(path), p.resource); err != nil {
-		return err
+		return "", err
 	}
 	slog.Info("registered", "resource", name(p.resource))
 	tick := time.NewTicker(pace)
@@ -80,19 +123,22 @@ func serveOnce(ctx context.Context, dir string, p *plugin) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return "", ctx.Err()
 		case err := <-ended:
-			return err
+			return "", err
 		case <-tick.C:
 		}
 		if now, err := identify(kubelet); err == nil && now != theirs {
-			return nil
+			return "the kubelet has started again", nil
 		}
 		if now, err := identify(path); err != nil || now != ours {
-			return nil
+			return path + " has been removed", nil
 		}
 	}
 }
+
+// socketOf is the name of a resource's socket.
+func socketOf(resource string) string { return "rnicd-" + resource + ".sock" }
 
 // register tells the kubelet that endpoint, in the folder of its own socket, answers for a
 // resource.

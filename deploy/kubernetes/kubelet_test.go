@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/daemon/cdi"
 )
 
 // fakeLibraries is a folder that has files of the libraries' names.
@@ -23,9 +27,9 @@ func fakeLibraries(t *testing.T) string {
 	return dir
 }
 
-// All places are there, and each answers with the CDI device, or with what it has. Libraries that
-// go make them unhealthy. A kubelet that starts again is registered with again; the plugin's end
-// leaves no socket.
+// All places are there, and each answers with the CDI device. Libraries that go make them
+// unhealthy, which all who list them get. A kubelet that starts again is registered with again; the
+// plugin's end leaves no socket.
 func TestSockets(t *testing.T) {
 	k := newKubelet(t)
 	o := options{sockets: 3, lib: fakeLibraries(t), cdiDir: t.TempDir(), kubelet: k.dir}
@@ -33,6 +37,7 @@ func TestSockets(t *testing.T) {
 	const resource = "rnicd.io/sockets"
 	r := k.await(resource)[resource]
 	r.until("Healthy", "0", "1", "2")
+	second := k.connect("rnicd-sockets.sock")
 	for _, ids := range [][]string{{"0"}, {"2", "1"}} {
 		a, err := r.allocate(ids...)
 		require.NoError(t, err)
@@ -42,15 +47,15 @@ func TestSockets(t *testing.T) {
 		require.Empty(t, a.Mounts)
 	}
 	require.FileExists(t, filepath.Join(o.cdiDir, "rnicd.json"))
-	none := &plugin{pool: newPool("none", false)}
-	require.ErrorContains(t, serveOnce(t.Context(), t.TempDir(), none),
-		"kubelet.sock: no such file", "what is tried again")
-	_, err := r.allocate("3")
+	_, err := serveOnce(t.Context(), t.TempDir(), &plugin{pool: newPool("none", false)})
+	require.ErrorContains(t, err, "kubelet.sock: no such file", "what is tried again")
+	_, err = r.allocate("3")
 	require.ErrorContains(t, err, "rnicd.io/sockets has no device 3 any more")
 
 	engine := filepath.Join(o.lib, "librnicd_engine.so")
 	require.NoError(t, os.Rename(engine, engine+".away"))
 	r.until("Unhealthy", "0", "1", "2")
+	second.until("Unhealthy", "0", "1", "2")
 	_, err = r.allocate("1")
 	require.ErrorContains(t, err, "device 1 of rnicd.io/sockets: stat "+engine)
 	require.NoError(t, os.Rename(engine+".away", engine))
@@ -66,8 +71,80 @@ func TestSockets(t *testing.T) {
 
 	stop()
 	_, err = r.lists.Recv()
-	require.Error(t, err)
+	require.ErrorIs(t, err, io.EOF)
 	require.NoFileExists(t, filepath.Join(k.dir, "rnicd-sockets.sock"))
+}
+
+// CDI files that somebody removes or changes are written again; with a folder that cannot be
+// written devices are of no use.
+func TestFilesOfSockets(t *testing.T) {
+	dir, host := t.TempDir(), cdi.Host{Libraries: fakeLibraries(t)}
+	path := filepath.Join(dir, "rnicd.json")
+	require.Empty(t, sockets(host, dir, 1)[0].trouble)
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for _, spoil := range []func() error{
+		func() error { return os.Remove(path) },
+		func() error { return os.WriteFile(path, []byte("{}"), 0o600) },
+		func() error { return os.RemoveAll(dir) },
+	} {
+		require.NoError(t, spoil())
+		require.Empty(t, sockets(host, dir, 1)[0].trouble)
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, want, text)
+	}
+	require.Contains(t, sockets(host, path, 1)[0].trouble, "rnicd.json: not a directory")
+	require.NoDirExists(t, sockets(host, "", 1)[0].trouble)
+}
+
+// A second plugin waits for the end of the first.
+func TestTwoPlugins(t *testing.T) {
+	k := newKubelet(t)
+	said := logged(t, "another plugin of rnicd runs")
+	o := options{sockets: 1, lib: fakeLibraries(t), cdiDir: t.TempDir(), kubelet: k.dir}
+	stop := offer(t, o)
+	first := k.await("rnicd.io/sockets")["rnicd.io/sockets"]
+	first.until("Healthy", "0")
+	o.sockets = 2
+	offer(t, o)
+	said.wait()
+	require.Empty(t, k.registered)
+	stop()
+	k.await("rnicd.io/sockets")["rnicd.io/sockets"].until("Healthy", "0", "1")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, run(ctx, o), "one that waits ends")
+}
+
+// The end of the plugin waits for what it has to answer, but not for ever.
+func TestEndDuringAllocate(t *testing.T) {
+	for _, answers := range []bool{true, false} {
+		k := newKubelet(t)
+		stop := offer(t, options{sockets: 1, lib: fakeLibraries(t), cdiDir: t.TempDir(), kubelet: k.dir})
+		r := k.await("rnicd.io/sockets")["rnicd.io/sockets"]
+		r.until("Healthy", "0")
+		said := logged(t, "allocated")
+		said.hold = make(chan struct{})
+		ended := make(chan error, 1)
+		go func() {
+			_, err := r.allocate("0")
+			ended <- err
+		}()
+		said.wait()
+		go stop()
+		_, err := r.lists.Recv()
+		require.ErrorIs(t, err, io.EOF)
+		if answers {
+			close(said.hold)
+			require.NoError(t, <-ended)
+		} else {
+			require.ErrorContains(t, <-ended, "Unavailable")
+			close(said.hold)
+		}
+		stop()
+	}
 }
 
 // Without CDI the answer has all that the device has.
@@ -116,7 +193,7 @@ func TestMemif(t *testing.T) {
 	r.until("Unhealthy", names...)
 	_, err := r.allocate("p0")
 	require.ErrorContains(t, err,
-		"device p0 of rnicd.io/memif: "+dir+"/control.sock: no daemon answers")
+		"device p0 of rnicd.io/memif: "+dir+"/control.sock: no switch answers")
 
 	s := start(t, filepath.Join(binaries(t), "rnicd"), "switch", "--config", file)
 	s.says("msg=ready ")
@@ -139,12 +216,58 @@ func TestMemif(t *testing.T) {
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
 	r.until("Healthy", names...)
 
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	text = bytes.Replace(text, []byte("id = 1\n"), []byte("id = 9\n"), 1)
+	require.NoError(t, os.WriteFile(file, text, 0o600))
+	for health := map[string]string{}; health["p1"] != "Unhealthy"; health = r.next() {
+	}
+	_, err = r.allocate("p1")
+	require.ErrorContains(t, err, "the switch has the program as it was before: reload it")
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
+	r.until("Healthy", names...)
+
 	require.NoError(t, os.WriteFile(file, []byte("[switch"), 0o600))
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
 	require.Zero(t, s.ends(), "%s", s)
 	r.until("Unhealthy", names...)
 	configure(t, dir, 1)
 	r.until("Unhealthy", names[:1]...)
+}
+
+// The CDI files of programs are written again as well. Files of ours that have the same devices, by
+// which no engine would take either, are removed; all others stay. Without CDI there are none.
+func TestFilesOfPrograms(t *testing.T) {
+	dir, cdiDir := shortDir(t), t.TempDir()
+	file, _ := configure(t, dir, 2)
+	host := cdi.Host{Libraries: fakeLibraries(t)}
+	for name, kind := range map[string]string{"rnicd-node.json": "rnicd.io/rnic p1",
+		"rnicd-other.json": "rnicd.io/rnic q", "nvidia.json": "nvidia.com/gpu p1"} {
+		kind, device, _ := strings.Cut(kind, " ")
+		require.NoError(t, os.WriteFile(filepath.Join(cdiDir, name), fmt.Appendf(nil,
+			`{"cdiVersion": "0.3.0", "kind": %q, "devices": [{"name": %q}]}`, kind, device), 0o600))
+	}
+	list := func() (names []string) {
+		entries, err := os.ReadDir(cdiDir)
+		require.NoError(t, err)
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		return names
+	}
+	p := &programs{host: host, file: file, dir: cdiDir}
+	require.Contains(t, p.look(t.Context())[0].trouble, "no switch answers")
+	want := []string{"nvidia.json", "rnicd-other.json", "rnicd-switch-secret.json"}
+	require.Equal(t, want, list())
+	require.NoError(t, os.Remove(filepath.Join(cdiDir, "rnicd-switch-secret.json")))
+	p.look(t.Context())
+	require.Equal(t, want, list())
+	require.NoError(t, os.Chmod(cdiDir, 0o755))
+	p.dir = file
+	require.Contains(t, p.look(t.Context())[0].trouble, "not a directory")
+	p = &programs{host: host, file: file}
+	require.Contains(t, p.look(t.Context())[0].trouble, "no switch answers")
+	require.Equal(t, want, list())
 }
 
 // What is wrong with the flags is said in a line; help is all of them.
@@ -160,6 +283,8 @@ func TestFlags(t *testing.T) {
 		_, err := parse(strings.Fields(args), io.Discard)
 		require.EqualError(t, err, want)
 	}
+	_, err := parse([]string{"-device-plugins", "/" + strings.Repeat("d", 90)}, io.Discard)
+	require.ErrorContains(t, err, "too long, a socket's path has at most 107 octets")
 	o, err := parse([]string{"-no-cdi"}, io.Discard)
 	require.NoError(t, err)
 	require.Empty(t, o.cdiDir)

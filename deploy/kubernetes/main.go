@@ -13,8 +13,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/rnicd/rnicd/internal/daemon/cdi"
@@ -22,6 +22,9 @@ import (
 
 // socketsMax bounds a list that is sent as a whole.
 const socketsMax = 10_000
+
+// pathMax is how many octets the path of a Unix socket may have, without the one that ends it.
+const pathMax = len(unix.RawSockaddrUnix{}.Path) - 1
 
 // options are the flags.
 type options struct {
@@ -74,6 +77,9 @@ func parse(args []string, help io.Writer) (o options, err error) {
 		return o, fmt.Errorf("-sockets %d: want 0 to %d", o.sockets, socketsMax)
 	case o.sockets == 0 && o.file == "":
 		return o, errors.New("-sockets 0 and no -switch: there is nothing to offer")
+	case len(filepath.Join(o.kubelet, socketOf("sockets"))) > pathMax:
+		return o, fmt.Errorf("-device-plugins %s: too long, a socket's path has at most %d octets",
+			o.kubelet, pathMax)
 	case !filepath.IsAbs(o.lib):
 		return o, fmt.Errorf("-lib %s: want an absolute path, the same on the node and here", o.lib)
 	}
@@ -85,44 +91,33 @@ func parse(args []string, help io.Writer) (o options, err error) {
 
 // run offers the resources until ctx is done.
 func run(ctx context.Context, o options) error {
+	release := reserve(ctx, o.kubelet)
+	if release == nil {
+		return nil
+	}
+	defer release()
 	host := cdi.Host{Libraries: o.lib}
-	var watched []func() // each looks how a resource's devices are
-	var plugins []*plugin
-	if o.sockets > 0 {
-		if o.cdiDir != "" {
-			path := filepath.Join(o.cdiDir, cdi.FileName)
-			if err := cdi.Write(path, host.Spec(), 0o644); err != nil {
-				return err
-			}
-		}
-		p := &plugin{pool: newPool("sockets", false), noCDI: o.noCDI}
-		plugins = append(plugins, p)
-		watched = append(watched, func() { p.update(sockets(host, o.sockets)) })
-	}
-	if o.file != "" {
-		p := &plugin{pool: newPool("memif", true), noCDI: o.noCDI}
-		of := &programs{host: host, file: o.file, dir: o.cdiDir}
-		plugins = append(plugins, p)
-		watched = append(watched, func() { p.update(of.look(ctx)) })
-	}
 	var all sync.WaitGroup
 	defer all.Wait()
-	for i, p := range plugins {
-		watched[i]() // so that the first list is whole
+	offer := func(p *plugin, look func() []device) {
+		p.update(look()) // so that the first list is whole
 		all.Go(func() { serve(ctx, o.kubelet, p) })
 		all.Go(func() {
-			for {
-				select {
-				case <-ctx.Done():
-					return
-				case <-time.After(pace):
-					watched[i]()
-				}
+			for pause(ctx) {
+				p.update(look())
 			}
 		})
 	}
-	<-ctx.Done()
-	return nil
+	if o.sockets > 0 {
+		offer(&plugin{pool: newPool("sockets", false), noCDI: o.noCDI},
+			func() []device { return sockets(host, o.cdiDir, o.sockets) })
+	}
+	if o.file != "" {
+		of := &programs{host: host, file: o.file, dir: o.cdiDir}
+		offer(&plugin{pool: newPool("memif", true), noCDI: o.noCDI},
+			func() []device { return of.look(ctx) })
+	}
+	return nil // once all have ended
 }
 
 // update sets the devices, and logs it when one comes, goes, fails or works again.

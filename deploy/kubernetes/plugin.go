@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -31,11 +32,17 @@ func (p *plugin) GetDevicePluginOptions(context.Context,
 	return new(v1beta1.DevicePluginOptions), nil
 }
 
+// life is a plugin in one life of the kubelet, until over is closed.
+type life struct {
+	*plugin
+	over <-chan struct{}
+}
+
 // ListAndWatch tells all devices, and again whenever one comes, goes, fails or works again.
-func (p *plugin) ListAndWatch(_ *v1beta1.Empty,
+func (l life) ListAndWatch(_ *v1beta1.Empty,
 	stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]) error {
 	for {
-		devices, changed := p.get()
+		devices, changed := l.get()
 		resp := new(v1beta1.ListAndWatchResponse)
 		for _, d := range devices {
 			health := v1beta1.Healthy
@@ -49,6 +56,8 @@ func (p *plugin) ListAndWatch(_ *v1beta1.Empty,
 		}
 		select {
 		case <-changed:
+		case <-l.over:
+			return nil
 		case <-stream.Context().Done():
 			return nil
 		}
@@ -58,7 +67,7 @@ func (p *plugin) ListAndWatch(_ *v1beta1.Empty,
 // Allocate says what each container gets of its devices.
 func (p *plugin) Allocate(_ context.Context,
 	req *v1beta1.AllocateRequest) (*v1beta1.AllocateResponse, error) {
-	resp := new(v1beta1.AllocateResponse)
+	resp, all := new(v1beta1.AllocateResponse), []string{}
 	for _, c := range req.ContainerRequests {
 		devices, err := p.find(c.DevicesIds)
 		if err != nil {
@@ -76,7 +85,9 @@ func (p *plugin) Allocate(_ context.Context,
 			}
 		}
 		resp.ContainerResponses = append(resp.ContainerResponses, answer)
+		all = append(all, c.DevicesIds...)
 	}
+	slog.Info("allocated", "resource", name(p.resource), "devices", strings.Join(all, ","))
 	return resp, nil
 }
 

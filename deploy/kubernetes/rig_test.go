@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -159,6 +160,42 @@ func offer(t *testing.T, o options) (stop func()) {
 	})
 	t.Cleanup(stop)
 	return stop
+}
+
+// line waits for one of the log.
+type line struct {
+	t    *testing.T
+	text string
+	seen chan struct{}
+	hold chan struct{} // nil, or where who logs it waits
+}
+
+// logged waits for a line of the log that has a text.
+func logged(t *testing.T, text string) *line {
+	l := &line{t: t, text: text, seen: make(chan struct{}, 100)}
+	slog.SetDefault(slog.New(slog.NewTextHandler(l, nil)))
+	t.Cleanup(func() { slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil))) })
+	return l
+}
+
+func (l *line) Write(b []byte) (int, error) {
+	l.t.Logf("%s", b)
+	if bytes.Contains(b, []byte(l.text)) {
+		l.seen <- struct{}{}
+		if l.hold != nil {
+			<-l.hold
+		}
+	}
+	return len(b), nil
+}
+
+func (l *line) wait() {
+	l.t.Helper()
+	select {
+	case <-l.seen:
+	case <-time.After(patience):
+		require.Fail(l.t, "not logged", l.text)
+	}
 }
 
 // shortDir is a directory whose name leaves room for a socket's.
