@@ -58,7 +58,7 @@ func TestJoinedAreAllVerified(t *testing.T) {
 	u.send(6 * 1448)
 	l.a.Turn()
 	l.b.Turn()
-	require.EqualValues(t, 1, l.b.counters().TCP[tcp.DropChecksum], "what left no host has none")
+	require.EqualValues(t, 1, l.b.counters().TCP[tcp.DropChecksumLeft], "what left no host has none")
 	require.EqualValues(t, 2*1448, v.edge)
 	l.until("sent again", func() bool { return v.edge == 6*1448 })
 }

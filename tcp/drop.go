@@ -9,6 +9,9 @@ const (
 	DropHeaderLen
 	DropOptions
 	DropChecksum
+	// DropChecksumLeft: the sum of the pseudo header is in its place. The sender's kernel has left the
+	// rest to a device that does not complete it, as a veth.
+	DropChecksumLeft
 	DropNoConn
 	DropWindow
 	DropPAWS
@@ -32,6 +35,7 @@ var dropNames = [DropMax]string{
 	DropHeaderLen:    "header_len",
 	DropOptions:      "options",
 	DropChecksum:     "checksum",
+	DropChecksumLeft: "checksum_left",
 	DropNoConn:       "no_conn",
 	DropWindow:       "window",
 	DropPAWS:         "paws",

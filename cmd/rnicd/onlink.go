@@ -72,6 +72,9 @@ func awaitAddrs(ctx context.Context, n *port.Port, w io.Writer) error {
 		fmt.Fprintf(w, "warning     %v; when the device is connected later, our addresses are not "+
 			"announced\n", err)
 	}
+	for _, left := range n.Config().ChecksumsLeft() {
+		fmt.Fprintf(w, "warning     %v; %s\n", left, left.Fix())
+	}
 	err := n.AwaitAddrs(ctx)
 	var taken *port.AddrTakenError
 	switch {
@@ -102,6 +105,12 @@ func (c conditions) Full(segments uint64) {
 	c.out.do(func(w io.Writer) {
 		fmt.Fprintf(w, "full        %d segments that open a connection were not answered: their "+
 			"address has as many as --peer-max allows\n", segments)
+	})
+}
+
+func (c conditions) ChecksumsLeft(segments uint64) {
+	c.out.do(func(w io.Writer) {
+		fmt.Fprintf(w, "checksums   %d %s\n", segments, port.NoChecksums)
 	})
 }
 

@@ -190,6 +190,7 @@ func (d *Daemon) openPort(c *portfile.Port) error {
 	for _, a := range arenas {
 		WarnUnlocked(d.log, a)
 	}
+	WarnChecksums(d.log.With("port", c.Name), &open)
 	for i, poller := range dev.Pollers() {
 		d.dog.add(c.Name, dev.Name(), i, poller)
 	}

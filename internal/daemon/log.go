@@ -67,6 +67,13 @@ func WarnUnlocked(log *slog.Logger, a *hugepages.Arena) {
 	}
 }
 
+// WarnChecksums says that no TCP can come to a device.
+func WarnChecksums(log *slog.Logger, c *port.Config) {
+	for _, left := range c.ChecksumsLeft() {
+		log.Warn("TCP may not arrive", "why", left.String(), "fix", left.Fix())
+	}
+}
+
 // DeviceConditions writes what becomes of a device.
 type DeviceConditions struct{ Log *slog.Logger }
 
@@ -115,6 +122,10 @@ func (c conditions) Conflict(addr netip.Addr, rival inet.MAC, lost bool) {
 func (c conditions) Full(segments uint64) {
 	c.Log.Warn("segments that open a connection were not answered: their address has as many as "+
 		"peer_connections of the port allows", "segments", segments)
+}
+
+func (c conditions) ChecksumsLeft(segments uint64) {
+	c.Log.Warn(port.NoChecksums, "segments", segments)
 }
 
 func (c conditions) Capture(err error) {

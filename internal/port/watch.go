@@ -12,13 +12,14 @@ import (
 	"github.com/rnicd/rnicd/pmd/dpdk"
 	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 const (
 	lostPeriod      = time.Second // how often the device is looked for
 	countersTimeout = time.Second // bounds the question to a Poller
 	conflictPeriod  = time.Minute // between reports about one address
-	fullPeriod      = 10 * time.Second
+	latelyPeriod    = 10 * time.Second
 )
 
 // ErrAddrTaken is why a Port ends that has no address left.
@@ -37,6 +38,9 @@ type Reporter interface {
 	Conflict(addr netip.Addr, rival inet.MAC, lost bool)
 	// Full: so many more segments that open a connection were not answered, for Config.PeerMax.
 	Full(segments uint64)
+	// ChecksumsLeft: so many more segments came without their checksum, which their sender's kernel
+	// leaves to its device.
+	ChecksumsLeft(segments uint64)
 	// Capture: the file of Config.Capture cannot be written any more. Once.
 	Capture(err error)
 }
@@ -52,7 +56,8 @@ func (p *Port) Watch(ctx context.Context, r Reporter) (while context.Context, lo
 	if device, ok := p.device.(interface{ Lost() error }); ok {
 		gone = device.Lost
 	}
-	c, full, health := newConflicts(p.cfg.Addrs), fullness{}, NewHealth(p.device)
+	c, health := newConflicts(p.cfg.Addrs), NewHealth(p.device)
+	full, left := lately{tell: r.Full}, lately{tell: r.ChecksumsLeft}
 	while, cancel := context.WithCancelCause(ctx)
 	p.watch.Go(func() {
 		defer cancel(nil)
@@ -64,7 +69,7 @@ func (p *Port) Watch(ctx context.Context, r Reporter) (while context.Context, lo
 				err := gone()
 				if err == nil {
 					err = c.look(while, p.pollers[0], r)
-					full.look(while, p.pollers, r)
+					p.lookAtDrops(while, &full, &left)
 					health.Look(time.Now(), r)
 					p.lookAtCapture(r)
 				}
@@ -156,34 +161,38 @@ func (c *conflicts) tell(all []stack.AddrStatus, now time.Time, r Reporter) erro
 	return nil
 }
 
-// fullness tells of connections that our stack did not answer, for Config.PeerMax: a client that
-// dials hears nothing at all.
-type fullness struct {
-	count uint64 // that was told of
-	at    time.Time
-}
-
-// look asks the Pollers, and tells of what is new.
-func (f *fullness) look(ctx context.Context, pollers []*stack.Poller, r Reporter) {
+// lookAtDrops asks the Pollers for what is dropped and is to be told: connections that our stack
+// did not answer, for Config.PeerMax, of which a client that dials hears nothing at all; and
+// segments without checksums.
+func (p *Port) lookAtDrops(ctx context.Context, full, left *lately) {
 	ctx, cancel := awake.Timeout(ctx, countersTimeout, nil)
 	defer cancel()
-	var n uint64
-	for _, p := range pollers {
+	var unanswered, unsummed uint64
+	for _, p := range p.pollers {
 		k, err := p.Counters(ctx)
 		if err != nil {
 			return // it ends, or is asked again
 		}
-		n += k.Own[stack.DropPeerMax]
+		unanswered += k.Own[stack.DropPeerMax]
+		unsummed += k.TCP[tcp.DropChecksumLeft]
 	}
-	f.tell(n, time.Now(), r)
+	full.look(unanswered, time.Now())
+	left.look(unsummed, time.Now())
 }
 
-func (f *fullness) tell(n uint64, now time.Time, r Reporter) {
-	if n == f.count || !f.at.IsZero() && now.Sub(f.at) < fullPeriod {
+// lately tells of what a counter has counted, now and then.
+type lately struct {
+	tell  func(more uint64)
+	count uint64 // that was told of
+	at    time.Time
+}
+
+func (l *lately) look(n uint64, now time.Time) {
+	if n == l.count || !l.at.IsZero() && now.Sub(l.at) < latelyPeriod {
 		return
 	}
-	r.Full(n - f.count)
-	f.count, f.at = n, now
+	l.tell(n - l.count)
+	l.count, l.at = n, now
 }
 
 // XStats are the statistics of the device's driver, if it has some. One that cannot say them now

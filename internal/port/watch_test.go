@@ -34,6 +34,7 @@ func (h *heard) Stuck(queue int, stuck bool, _ dpdk.Link) { h.add("stuck %d %v",
 func (h *heard) Offences(n uint64)           { h.add("offences %d", n) }
 func (h *heard) Trouble(was, is pmd.Trouble) { h.add("trouble %q %q", was.Text, is.Text) }
 func (h *heard) Capture(err error)           { h.add("capture %v", err) }
+func (h *heard) ChecksumsLeft(n uint64)      { h.add("checksums %d", n) }
 
 // said is what it was told since the last time.
 func (h *heard) said() string {
@@ -105,14 +106,14 @@ func TestLinkLocalAddressesServe(t *testing.T) {
 // meanwhile.
 func TestFullPeriod(t *testing.T) {
 	var h heard
-	f, at := fullness{}, time.Now()
+	f, at := lately{tell: h.Full}, time.Now()
 	for _, c := range []struct {
 		count uint64
 		after time.Duration
 		told  string
-	}{{0, 0, ""}, {2, 0, "full 2"}, {5, fullPeriod - 1, ""}, {6, 1, "full 4"}, {6, time.Hour, ""}} {
+	}{{0, 0, ""}, {2, 0, "full 2"}, {5, latelyPeriod - 1, ""}, {6, 1, "full 4"}, {6, time.Hour, ""}} {
 		at = at.Add(c.after)
-		f.tell(c.count, at, &h)
+		f.look(c.count, at)
 		require.Equal(t, c.told, h.said())
 	}
 }

@@ -57,6 +57,7 @@ func Run(file string, drivers port.Drivers, version string, w io.Writer) error {
 	for i := range cfg.Uplinks {
 		r.log.Info("uplink opened", "uplink", cfg.Uplinks[i].Name, "driver", cfg.Uplinks[i].Driver,
 			"device", r.ports[i].Name(), "mtu", cfg.Uplinks[i].MTU)
+		daemon.WarnChecksums(r.log.With("uplink", cfg.Uplinks[i].Name), &cfg.Uplinks[i].Open)
 	}
 	r.watchLinks()
 	for i := range cfg.Vswitch.Programs {
