@@ -40,30 +40,36 @@ type Machine struct {
 	Config *config.Config // what it is to run; nil: any
 }
 
-// checks are all checks, in the order of the output.
+// checks are all checks, in the order of the output. With a configuration only those are made that
+// concern it.
 var checks = []struct {
-	name string
-	do   func(*Machine) []Finding
+	name     string
+	do       func(*Machine) []Finding
+	concerns func(*Machine) bool // nil: any configuration
 }{
-	{"cpu", (*Machine).cpu},
-	{"cores", (*Machine).cores},
-	{"quota", (*Machine).quota},
-	{"isolation", (*Machine).isolation},
-	{"numa", (*Machine).numa},
-	{"hugepages", (*Machine).hugepages},
-	{"memory", (*Machine).memory},
-	{"memlock", (*Machine).memlock},
-	{"tap", (*Machine).tap},
-	{"places", (*Machine).places},
-	{"permissions", (*Machine).permissions},
-	{"iommu", (*Machine).iommu},
-	{"vfio", (*Machine).vfio},
-	{"driver", (*Machine).driver},
+	{"cpu", (*Machine).cpu, nil},
+	{"cores", (*Machine).cores, nil},
+	{"quota", (*Machine).quota, nil},
+	{"isolation", (*Machine).isolation, func(m *Machine) bool { return len(m.wantedCores()) > 0 }},
+	{"numa", (*Machine).numa, (*Machine).hasNIC},
+	{"hugepages", (*Machine).hugepages, nil},
+	{"memory", (*Machine).memory, nil},
+	{"memlock", (*Machine).memlock, nil},
+	{"tap", (*Machine).tap, (*Machine).hasTAP},
+	{"places", (*Machine).places, nil},
+	{"permissions", (*Machine).permissions, (*Machine).hasTAP},
+	{"iommu", (*Machine).iommu, (*Machine).hasNIC},
+	{"vfio", (*Machine).vfio, (*Machine).hasNIC},
+	{"driver", (*Machine).driver, (*Machine).hasNIC},
+	{"checksums", (*Machine).checksums, (*Machine).hasInterface},
 }
 
 // Examine makes all checks.
 func (m *Machine) Examine() (all []Finding) {
 	for _, c := range checks {
+		if m.Config != nil && c.concerns != nil && !c.concerns(m) {
+			continue
+		}
 		for _, f := range c.do(m) {
 			f.Check = c.name
 			all = append(all, f)
@@ -149,13 +155,28 @@ func (m *Machine) status(key string) string {
 	return ""
 }
 
-// uses says whether the configuration has a port of one of the drivers; without one it might.
-func (m *Machine) uses(drivers ...string) bool {
-	if m.Config == nil {
-		return false
-	}
-	return slices.ContainsFunc(m.Config.Ports, func(p portfile.Port) bool {
-		return slices.Contains(drivers, p.Driver)
+// has says whether the configuration has such a port; false without one.
+func (m *Machine) has(such func(p *portfile.Port) bool) bool {
+	return m.Config != nil && slices.ContainsFunc(m.Config.Ports, func(p portfile.Port) bool {
+		return such(&p)
+	})
+}
+
+// hasTAP: of our own driver, or of DPDK's.
+func (m *Machine) hasTAP() bool {
+	return m.has(func(p *portfile.Port) bool {
+		dev := p.Open.Device
+		return p.Driver == "tap" || p.Driver == "dpdk" && p.PCI == "" &&
+			(!strings.HasPrefix(dev, "net_") || strings.HasPrefix(dev, "net_tap"))
+	})
+}
+
+func (m *Machine) hasNIC() bool { return len(m.nics()) > 0 }
+
+// hasInterface: net_af_packet or net_af_xdp.
+func (m *Machine) hasInterface() bool {
+	return m.has(func(p *portfile.Port) bool {
+		return p.Driver == "dpdk" && strings.HasPrefix(p.Open.Device, "net_af_")
 	})
 }
 

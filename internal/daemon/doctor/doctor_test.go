@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -292,5 +294,37 @@ func TestThisMachine(t *testing.T) {
 		require.NoError(t, dec.Decode(&f))
 		require.Equal(t, want, f)
 		require.Contains(t, text.String(), f.Text)
+	}
+}
+
+// With a configuration only what concerns it is examined.
+func TestConcerns(t *testing.T) {
+	always := []string{"cpu", "cores", "quota", "hugepages", "memory", "memlock", "places"}
+	dpdk, err := port.Builtin().ByName("dpdk")
+	require.NoError(t, err)
+	dpdk.Check = nil // whether it is built in is not this machine's matter
+	drivers := port.Builtin().With(dpdk)
+	const tail = "\naddresses = [\"10.9.0.1/24\"]\n"
+	for text, more := range map[string][]string{
+		"driver = \"kernel\"\n":                                         nil,
+		"driver = \"memif\"\nsocket = \"@none\"" + tail:                 nil,
+		"driver = \"tap\"" + tail:                                       {"permissions", "tap"},
+		"driver = \"dpdk\"" + tail:                                      {"permissions", "tap"},
+		"driver = \"dpdk\"\ndevice = \"net_tap3,iface=x\"" + tail:       {"permissions", "tap"},
+		"driver = \"dpdk\"\ndevice = \"net_null0\"" + tail:              nil,
+		"driver = \"dpdk\"\ndevice = \"net_af_packet0,iface=x\"" + tail: {"checksums"},
+		"driver = \"dpdk\"\npci = \"0000:01:00.0\"" + tail: {"driver", "iommu",
+			"numa", "vfio"},
+		"driver = \"tap\"\ncores = \"2\"" + tail: {"isolation", "permissions", "tap"},
+	} {
+		c, err := config.Parse("rnicd.toml", []byte("[control]\nsocket = \"off\"\n[[port]]\n"+
+			"name = \"p\"\n"+text), drivers)
+		require.NoError(t, err, text)
+		m := Machine{Root: plant(t, good()), Config: c}
+		made := map[string]bool{}
+		for _, f := range m.Examine() {
+			made[f.Check] = true
+		}
+		require.ElementsMatch(t, append(more, always...), slices.Collect(maps.Keys(made)), text)
 	}
 }

@@ -196,7 +196,7 @@ func (m *Machine) permissions() []Finding {
 	if m.capable(capNetAdmin) {
 		return ok("CAP_NET_ADMIN")
 	}
-	return lack(m.uses("tap"), "setcap cap_net_admin,cap_ipc_lock+ep $(command -v rnicd)",
+	return lack(m.hasTAP(), "setcap cap_net_admin,cap_ipc_lock+ep $(command -v rnicd)",
 		"no CAP_NET_ADMIN: no TAP can be made; the driver kernel and memif need none")
 }
 
@@ -205,5 +205,5 @@ func (m *Machine) tap() []Finding {
 	if m.exists("dev/net/tun") {
 		return ok("/dev/net/tun")
 	}
-	return lack(m.uses("tap"), "modprobe tun", "no /dev/net/tun: no TAP can be made")
+	return lack(m.hasTAP(), "modprobe tun", "no /dev/net/tun: no TAP can be made")
 }

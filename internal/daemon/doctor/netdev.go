@@ -71,6 +71,23 @@ func (m *Machine) otherDevice(p *portfile.Port) []Finding {
 	return nil
 }
 
+// checksums: without them no TCP can come to an interface that is a port. A daemon that runs
+// already is not better off.
+func (m *Machine) checksums() (all []Finding) {
+	if m.Config != nil {
+		for i := range m.Config.Ports {
+			p := &m.Config.Ports[i]
+			for _, left := range p.Open.ChecksumsLeft() {
+				all = append(all, lack(left.Peer != "", left.Fix(), "port %s: %v", p.Name, left)...)
+			}
+		}
+	}
+	if all == nil {
+		return ok("those of interfaces come with their frames")
+	}
+	return all
+}
+
 // device reports who holds a port's device, or that it is missing.
 func (m *Machine) device(p *portfile.Port) []Finding {
 	if err := port.Holder(&p.Open); err != nil {
