@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -95,4 +96,46 @@ func TestWrongEnvironment(t *testing.T) {
 	p = l.Start(t, cmd)
 	require.NotZero(t, p.Wait(t))
 	p.Expect(t, 1, `rnicd: RNICD_MTU: 1: want 576 to `)
+}
+
+// A program says at its start that it cannot have its address: another host has it, or the switch
+// gives it another. Without it, it only would not connect.
+func TestAddressOfAnother(t *testing.T) {
+	l := newLab(t)
+	program := l.compileAlone("seen", "-lrdmacm", "-libverbs")
+	cable := "--pmd memif --socket " + filepath.Join(t.TempDir(), "memif")
+	server := l.startSeen(program, cable+" --role server --addr 10.9.0.1/24 --verbose", "server")
+	server.Expect(t, 1, "^rnicd: listening at ")
+	client := l.startSeen(program, cable+" --addr 10.9.0.1/24", "client", "10.9.0.2")
+	require.Equal(t, 1, client.Wait(t), "%s", client)
+	const another = "^rnicd: 10.9.0.1: another host on the link has this address, the one with MAC "
+	require.Eventually(t, func() bool { // of two that look at the same time either may lose
+		return len(client.Lines(another))+len(server.Lines(another)) > 0
+	}, netlab.Patience, netlab.Patience/1000, "%s\n%s", client, server)
+
+	socket := filepath.Join(t.TempDir(), "switch")
+	file := filepath.Join(t.TempDir(), "switch.toml")
+	require.NoError(t, os.WriteFile(file, []byte(`[control]
+socket = "off"
+[switch]
+socket = "`+socket+`"
+[[program]]
+name = "one"
+id = 1
+addresses = ["10.9.0.1"]
+`), 0o600))
+	sw := l.Start(t, exec.Command(filepath.Join(l.dir, "rnicd"), "switch", "--config", file))
+	sw.Expect(t, 1, "msg=ready")
+	flags := "--pmd memif --id 1 --socket " + socket
+	wrong := l.startSeen(program, flags+" --addr 10.9.0.7/24", "client", "10.9.0.2")
+	require.Equal(t, 1, wrong.Wait(t), "%s", wrong)
+	wrong.Expect(t, 1, "^rnicd: 10.9.0.7: the switch gives this program other addresses, or another MAC: "+
+		"see addresses and mac of its \\[\\[program\\]\\]$")
+	right := l.startSeen(program, flags+" --addr 10.9.0.1/24 --verbose", "server")
+	right.Expect(t, 1, "^rnicd: listening at ")
+	require.Empty(t, right.Lines("other addresses"), "%s", right)
+	for _, p := range []*netlab.Process{server.Process, right.Process, sw} {
+		p.Signal(t, syscall.SIGKILL)
+		p.Wait(t)
+	}
 }

@@ -57,7 +57,8 @@ func TestSwitchSeen(t *testing.T) {
 	f := randomFile(t, 1<<20)
 	succeeded(t, s.program(t, "put --timeout 60s", 2, "10.9.0.2/24", f.path, "10.9.0.1:7174"),
 		f, s.process)
-	thief := s.program(t, "put --timeout 500ms", 2, "10.9.0.254/24", f.path, "10.9.0.1:7174")
+	thief := s.rnicd(t, "put", "--timeout", "500ms", "--pmd", "memif", "--socket", socket, "--id", "2",
+		"--addr", "10.9.0.254/24", "--no-dad", f.path, "10.9.0.1:7174")
 	require.Equal(t, 1, thief.Wait(t), "%s", thief)
 	why := map[int]string{9: "ID not found: no program has interface 9",
 		4: "user 0 and group 0 may not attach as right"}

@@ -12,6 +12,10 @@ type MAC [6]byte
 // Broadcast is every station of the link.
 var Broadcast = MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
+// SwitchMAC is what rnicd switch answers with to a program that looks whether it may have an
+// address that is not its own.
+var SwitchMAC = MAC{2, 'r', 'n', 'i', 'c', 'd'}
+
 // String gives the usual form, 02:00:5e:10:00:01. It allocates: not for the packet path.
 func (m MAC) String() string {
 	const hex = "0123456789abcdef"

@@ -113,7 +113,7 @@ var allowed = map[string][]string{
 		"internal/daemon/control", "internal/daemon/metrics", "internal/port", "internal/report",
 		"internal/status",
 		"hugepages", "internal/lossy", "internal/waiting", "pmd", "pmd/memif", "internal/vswitch"},
-	"verbs/cshared": {"rnic", "internal/awake", "internal/port/portfile", "internal/port",
+	"verbs/cshared": {"rnic", "stack", "internal/awake", "internal/port/portfile", "internal/port",
 		"internal/lossy", "internal/printable", "internal/programs", "internal/report",
 		"internal/status", "verbs/internal/engine"},
 	"cmd": {"internal/daemon/command"},

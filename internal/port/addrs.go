@@ -28,6 +28,10 @@ type AddrTakenError struct {
 }
 
 func (e *AddrTakenError) Error() string {
+	if e.MAC == inet.SwitchMAC {
+		return fmt.Sprintf("%v: the switch gives this program other addresses, or another MAC: see "+
+			"addresses and mac of its [[program]]", e.Addr)
+	}
 	return fmt.Sprintf("%v: another host on the link has this address, the one with MAC %v; choose "+
 		"another, or take it from that host", e.Addr, e.MAC)
 }

@@ -180,6 +180,9 @@ func (c *Core) input(in *port, b mem.Buf) {
 	}
 	if reason != Passed {
 		c.drop(in, b, reason)
+		if (reason == SpoofedMAC || reason == SpoofedAddr) && h.probe() {
+			c.refuse(in, h)
+		}
 		return
 	}
 	v := c.steer(in, h, c.now)

@@ -217,7 +217,11 @@ func TestSpoofing(t *testing.T) {
 			before := l.stats(c.from).Drops
 			l.side(c.from).send(c.f)
 			l.turn()
-			require.Empty(t, names(l.got()))
+			told := ""
+			if probes[name] { // with another MAC than any program's: TestRefusedProbe
+				told = c.from
+			}
+			require.Equal(t, told, names(l.got()))
 			after := l.stats(c.from).Drops
 			before[c.reason]++
 			require.Equal(t, named(before), named(after))
@@ -225,6 +229,48 @@ func TestSpoofing(t *testing.T) {
 		})
 	}
 }
+
+// A program that looks whether it may have an address that is not its own hears that another has
+// it, whatever MAC it takes; nobody else hears of that. What it may have nobody has.
+func TestRefusedProbe(t *testing.T) {
+	l := newLab(t, nil)
+	foreign := inet.MAC{2, 5: 99}
+	for _, c := range []struct {
+		mac    inet.MAC
+		target inet.Addr
+	}{{macOne, ipTwo}, {macOne, ip6Two}, {macOne, ipOut}, {foreign, ipOne}, {foreign, ip6One},
+		{foreign, inet.LinkLocal(foreign)}} {
+		if c.target.Is4() {
+			l.sides["one"].send(arpFrame(inet.Broadcast, inet.ProbeARP(c.mac, c.target)))
+		} else {
+			to := c.target.SolicitedNode()
+			l.sides["one"].send(
+				six(to.GroupMAC(), c.mac, solicit(inet.Addr{}, c.target, c.mac, to)))
+		}
+		l.turn()
+		got := l.got()
+		require.Equal(t, "one", names(got), "%v %v", c.mac, c.target)
+		answer := got["one"][0]
+		require.Equal(t, inet.SwitchMAC[:], answer[6:12])
+		if c.target.Is4() {
+			require.Equal(t, c.mac[:], answer[:6])
+			a, drop := inet.ParseARP(answer[inet.EthernetLen:])
+			require.Zero(t, drop)
+			require.Equal(t, inet.ARP{Op: inet.ARPReply, SenderMAC: inet.SwitchMAC, SenderIP: c.target,
+				TargetMAC: c.mac, TargetIP: unspecified4}, a)
+		} else {
+			require.Equal(t, advert(c.target, c.target, inet.SwitchMAC, inet.AllNodes),
+				answer[inet.EthernetLen:])
+		}
+		l.requireWhole()
+	}
+	l.sides["one"].send(arpFrame(inet.Broadcast, inet.ProbeARP(macOne, ipOne)))
+	l.turn()
+	require.Equal(t, "out", names(l.got()))
+}
+
+// probes are the names above of what asks whether an address is free.
+var probes = map[string]bool{"ARP probe for another's": true, "looks for another's": true}
 
 // mapped has the addresses of IPv4 in a header of IPv6.
 func mapped(p []byte) []byte {

@@ -134,8 +134,15 @@ func open(bells engine.Doorbells) (h engine.Host, err error) {
 		log = lossy.New(newStandardError(), nil)
 		h.Faults = log
 	}
+	ours := &addresses{port: p, log: log}
+	if h.OwnTCP {
+		go ours.watch()
+	}
 	h.Left = func() {
 		seen.leave()
+		if h.OwnTCP {
+			ours.leave()
+		}
 		leave(p, log)
 	}
 	h.Adapter, err = p.AdapterWith(engine.Limits())

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/rnicd/rnicd/internal/awake"
+	"github.com/rnicd/rnicd/internal/port"
+	"github.com/rnicd/rnicd/internal/printable"
+	"github.com/rnicd/rnicd/internal/report"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// addresses tells once if another host on the link has an address of ours, or a switch does not
+// give it to this program: nothing that the program does would work.
+type addresses struct {
+	port *port.Port
+	log  io.Writer
+	once sync.Once
+}
+
+// watch waits until the addresses have been checked.
+func (a *addresses) watch() {
+	var taken *port.AddrTakenError
+	if errors.As(a.port.AwaitAddrs(context.Background()), &taken) {
+		a.tell(taken)
+	}
+}
+
+func (a *addresses) tell(taken *port.AddrTakenError) {
+	a.once.Do(func() { fmt.Fprintf(a.log, "rnicd: %s\n", printable.Text(taken.Error())) })
+}
+
+// leave is the end of the program, which may be because of that.
+func (a *addresses) leave() {
+	ctx, cancel := awake.Timeout(context.Background(), report.Within, nil)
+	defer cancel()
+	all, _ := a.port.Pollers()[0].Addrs(ctx) // without an answer nothing is known
+	for _, is := range all {
+		if is.State == stack.AddrDuplicate {
+			a.tell(&port.AddrTakenError{Addr: is.Addr, MAC: is.Rival})
+		}
+	}
+}
