@@ -99,12 +99,41 @@ func TestNotLoaded(t *testing.T) {
 	require.NoError(t, os.Chmod(setgid, 0o755|os.ModeSetgid))
 	script := filepath.Join(t.TempDir(), "script")
 	require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\nexit 7\n"), 0o755))
+	scriptOf := func(first string) string {
+		path := filepath.Join(t.TempDir(), "script")
+		require.NoError(t, os.WriteFile(path, []byte("#!"+first+"\nexit 7\n"), 0o755))
+		return path
+	}
+	static := build("-static")
+	t.Setenv("PATH", os.Getenv("PATH")+":"+filepath.Dir(static))
+	inGo := filepath.Join(t.TempDir(), "main.go")
+	require.NoError(t, os.WriteFile(inGo, []byte("package main\n\nimport \"os\"\n\n"+
+		"func main() { os.Exit(7) }\n"), 0o644))
+	goProgram := func(cgo string) string {
+		out := filepath.Join(t.TempDir(), "program")
+		cmd := exec.Command("go", "build", "-o", out, inGo)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED="+cgo)
+		text, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", text)
+		return out
+	}
+	const isStatic = "is linked statically"
 	for name, c := range map[string]struct{ path, want string }{
-		"ordinary":   {ordinary, ""},
-		"a script":   {script, ""},
-		"static":     {build("-static"), "is linked statically"},
-		"static PIE": {build("-static-pie"), "is linked statically"},
-		"setgid":     {setgid, `runs with other rights than its caller's \(setuid, setgid .*\)`},
+		"ordinary":             {ordinary, ""},
+		"a script":             {script, ""},
+		"a script of one":      {scriptOf(ordinary), ""},
+		"a script of a script": {scriptOf(scriptOf(ordinary)), ""},
+		"static":               {static, isStatic},
+		"a static script":      {scriptOf(static), ": its interpreter " + static + " " + isStatic},
+		"by another script": {scriptOf(scriptOf(static)),
+			": its interpreter " + static + " " + isStatic},
+		"by env": {scriptOf("/usr/bin/env " + filepath.Base(static)),
+			": its interpreter " + static + " " + isStatic},
+		"by env -S": {scriptOf("/usr/bin/env -S A=1 " + filepath.Base(static) + " x"),
+			": its interpreter " + static + " " + isStatic},
+		"Go without cgo": {goProgram("0"), isStatic},
+		"static PIE":     {build("-static-pie"), isStatic},
+		"setgid":         {setgid, `runs with other rights than its caller's \(setuid, setgid .*\)`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := l.run("gcc", c.path)
@@ -113,7 +142,10 @@ func TestNotLoaded(t *testing.T) {
 				require.Empty(t, p.String())
 				return
 			}
-			p.Expect(t, 1, "^rnicd: "+c.path+" "+c.want+
+			if !strings.HasPrefix(c.want, ":") {
+				c.want = " " + c.want
+			}
+			p.Expect(t, 1, "^rnicd: "+c.path+c.want+
 				": it runs without librnicd_verbs.so and finds no device of rnicd$")
 		})
 	}

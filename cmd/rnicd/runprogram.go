@@ -227,12 +227,16 @@ func runProgram(lib string, args, env []string) error {
 	if err != nil {
 		return err
 	}
-	if ofMusl(path) {
-		return fmt.Errorf("%s is made for musl: the libraries of rnicd run need glibc 2.34 or later, in a "+
-			"container that of its image", path)
+	runs, what := interpreterOf(path), path
+	if runs != path {
+		what = fmt.Sprintf("%s: its interpreter %s", path, runs)
 	}
-	if why := notLoaded(path); why != "" {
-		fmt.Fprintf(os.Stderr, "rnicd: %s %s: it runs without %s and finds no device of rnicd\n", path,
+	if ofMusl(runs) {
+		return fmt.Errorf("%s is made for musl: the libraries of rnicd run need glibc 2.34 or later, in a "+
+			"container that of its image", what)
+	}
+	if why := notLoaded(runs); why != "" {
+		fmt.Fprintf(os.Stderr, "rnicd: %s %s: it runs without %s and finds no device of rnicd\n", what,
 			why, verbsLibrary)
 	}
 	err = syscall.Exec(path, args, loadFirst(env, library))
@@ -295,12 +299,57 @@ func putFirst(env []string, name, value string) []string {
 	return append(out, name+"="+value)
 }
 
+// interpretersMax is how many scripts the kernel follows to one that is none (exec_binprm).
+const interpretersMax = 5
+
+// interpreterOf is the program that the kernel runs for a file: of a script its interpreter, and of
+// one of env(1) what that runs; else the file itself.
+func interpreterOf(path string) string {
+	for range interpretersMax {
+		words := shebang(path)
+		if len(words) == 0 {
+			return path
+		}
+		next := words[0]
+		if filepath.Base(next) == "env" {
+			for _, w := range words[1:] { // with -S the kernel's one argument is several words
+				if strings.HasPrefix(w, "-") || strings.Contains(w, "=") {
+					continue
+				}
+				if found, err := exec.LookPath(w); err == nil {
+					next = found
+				}
+				break
+			}
+		}
+		path = next
+	}
+	return path
+}
+
+// shebang are the words after #! in a file's first line; none: it is no script.
+func shebang(path string) []string {
+	const lineMax = 256 // BINPRM_BUF_SIZE
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	b, _ := io.ReadAll(io.LimitReader(f, lineMax)) // what it is, notLoaded looks at, too
+	line, is := strings.CutPrefix(string(b), "#!")
+	line, _, _ = strings.Cut(line, "\n")
+	if !is {
+		return nil
+	}
+	return strings.Fields(line)
+}
+
 // notLoaded says why the loader will not load the library into a program; "": it will, or the file
 // does not tell.
 func notLoaded(path string) string {
 	f, err := elf.Open(path)
 	if err != nil {
-		return "" // a script, or what exec will refuse
+		return "" // what exec will refuse
 	}
 	defer f.Close()
 	if self, err := elf.Open("/proc/self/exe"); err == nil {
