@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -55,18 +56,23 @@ func libraries(t *testing.T) string {
 		if built.dir, built.err = os.MkdirTemp("", "rnicd-verbs-"); built.err != nil {
 			return
 		}
-		for _, args := range [][]string{
+		var building sync.WaitGroup // compilers and linkers leave cores idle, one after the other
+		var errs [3]error
+		for i, args := range [len(errs)][]string{
 			{"shim/build.sh", filepath.Join(built.dir, "librnicd_verbs.so")},
 			{"go", "build", "-buildvcs=false", "-buildmode=c-shared", "-o",
 				filepath.Join(built.dir, "librnicd_engine.so"), "./cshared"},
 			slices.Concat([]string{"go", "build", "-buildvcs=false"}, tags(),
 				[]string{"-o", filepath.Join(built.dir, "rnicd"), "../cmd/rnicd"}),
 		} {
-			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-				built.err = fmt.Errorf("%v: %w\n%s", args, err, out)
-				return
-			}
+			building.Go(func() {
+				if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+					errs[i] = fmt.Errorf("%v: %w\n%s", args, err, out)
+				}
+			})
 		}
+		building.Wait()
+		built.err = errors.Join(errs[:]...)
 	})
 	require.NoError(t, built.err)
 	return built.dir
