@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/rnicd/rnicd/internal/conf"
 	"github.com/rnicd/rnicd/internal/port"
@@ -58,7 +61,11 @@ func Environment(environ []string, drivers port.Drivers) (*port.Config, error) {
 		if len(names) > 0 {
 			return nil, fmt.Errorf("%s and %s: give only one", envFile, names[0])
 		}
-		return portOf(file, vars["port"], drivers)
+		cfg, err := portOf(file, vars["port"], drivers)
+		if err != nil {
+			return nil, err
+		}
+		return hosted(cfg, file+": addresses")
 	}
 	v, err := read("environment", []byte(text), drivers)
 	var wrong conf.Errors
@@ -72,7 +79,25 @@ func Environment(environ []string, drivers port.Drivers) (*port.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v.program(0), nil
+	return hosted(v.program(0), variable("port[0].addresses"))
+}
+
+// hosted refuses an address for the kernel's sockets that they cannot be bound to: the program
+// would find out where it listens or connects, each time, without a word of why. what has given it.
+func hosted(cfg *port.Config, what string) (*port.Config, error) {
+	a := cfg.HostAt
+	if !a.IsValid() {
+		return cfg, nil
+	}
+	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, 0)))
+	if errors.Is(err, syscall.EADDRNOTAVAIL) {
+		return nil, fmt.Errorf("%s: %v: no interface of this host has this address, or can use it yet; "+
+			"ip -brief address shows those that there are", what, a)
+	}
+	if err == nil {
+		_ = c.Close() // nothing was sent
+	}
+	return cfg, nil
 }
 
 // programConns is how many connections a program may have, unless it is told.

@@ -41,6 +41,10 @@ func TestEnvironment(t *testing.T) {
 	require.Equal(t, 7, c.PeerMax)
 	require.Equal(t, 9, c.ConnsMax)
 
+	c, err = Environment([]string{"RNICD_ADDR=127.0.0.9"}, port.Builtin())
+	require.NoError(t, err)
+	require.Equal(t, netip.MustParseAddr("127.0.0.9"), c.HostAt)
+
 	for want, environ := range map[string][]string{
 		`RNICD_MTU: 70000: want 576 to`: {"RNICD_PMD=tap",
 			"RNICD_ADDR=10.9.0.2/24", "RNICD_MTU=70000"},
@@ -57,8 +61,9 @@ func TestEnvironment(t *testing.T) {
 			"RNICD_PMD=tap", "RNICD_ADDR=10.9.0.2/24", "RNICD_DEVICE=tap7"},
 		`RNICD_CAPTURE: the kernel sends these frames, and only it can write them; as root: ` +
 			`tcpdump -i any -U -w 'x.pcapng' tcp`: {"RNICD_CAPTURE=x.pcapng"},
-		`RNICD_DEV: of no use to the driver kernel`: {"RNICD_DEV=tap7"},
-		`RNICD_CONFIG and RNICD_MTU: give only one`: {"RNICD_CONFIG=x", "RNICD_MTU=1500"},
+		`RNICD_DEV: of no use to the driver kernel`:                              {"RNICD_DEV=tap7"},
+		`RNICD_ADDRESSES: 192.0.2.1: no interface of this host has this address`: {"RNICD_ADDR=192.0.2.1"},
+		`RNICD_CONFIG and RNICD_MTU: give only one`:                              {"RNICD_CONFIG=x", "RNICD_MTU=1500"},
 		`RNICD_TCP_RTO_MIN: "soon" is no duration`: {"RNICD_PMD=tap",
 			"RNICD_ADDR=10.9.0.2/24", "RNICD_TCP_RTO_MIN=soon"},
 		`RNICD_SOCKET: missing: the server's, as /run/memif.sock`: {"RNICD_PMD=memif",
