@@ -179,7 +179,7 @@ func join(b testing.TB, server *host, s *end, dial func(context.Context) error) 
 	defer cancel()
 	l, err := server.dev.Listen(ctx, ":7174", rnic.ListenOptions{})
 	require.NoError(b, err)
-	b.Cleanup(l.Close)
+	b.Cleanup(func() { l.Close() })
 	accepted := make(chan error, 1)
 	go func() {
 		req, err := l.Accept(ctx)

@@ -43,7 +43,7 @@ func newStarts(t testing.TB, outstanding int) *starts {
 	s.listener, err = s.g.server.dev.Listen(s.ctx, ":7174",
 		rnic.ListenOptions{Backlog: 2 * outstanding})
 	require.NoError(t, err)
-	t.Cleanup(s.listener.Close)
+	t.Cleanup(func() { s.listener.Close() })
 	for i, h := range [2]*host{s.g.server, s.g.client} {
 		s.opt[i].PD = h.dev.AllocPD()
 		cq, err := h.dev.CreateCQ(1 << 16)

@@ -257,6 +257,7 @@ func (a *Adapter) Close(ctx context.Context) error {
 	for _, ln := range a.host.Pollers {
 		ln.Reader.Close()
 	}
+	a.events.close()
 	return nil
 }
 

@@ -54,9 +54,12 @@ func (b *Binding) Addr() netip.AddrPort { return b.addr }
 func (b *Binding) SetShared() error { return b.b.SetShared() }
 
 // Close gives the address and port back. A Listener has them until its own Close, a connection
-// until its end. The second call does nothing. It waits for the Pollers to have room for the order.
-// Any application goroutine.
-func (b *Binding) Close() { b.b.Close() }
+// until its end. The second call does nothing; the error is always nil. It waits for the Pollers to
+// have room for the order. Any application goroutine.
+func (b *Binding) Close() error {
+	b.b.Close()
+	return nil
+}
 
 // Listen waits for connections there. The Binding may be closed then. Errors are those of
 // Adapter.Listen; stack.ErrPortUsed too where another one that is Shared has an address and the

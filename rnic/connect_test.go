@@ -10,6 +10,7 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -120,6 +121,48 @@ func TestConnectNowhere(t *testing.T) {
 		require.Empty(t, r.client.host.Live())
 		require.Zero(t, r.client.slotsTaken())
 	})
+}
+
+// Errors of Dial and Listen are package net's, too, over either transport.
+func TestErrorsAreOfNet(t *testing.T) {
+	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
+		c := r.newEnd(r.client, opts{})
+		refused := "127.0.0.1:1"
+		if r.kind != sockets {
+			refused = "10.9.0.1:9"
+		}
+		err := c.qp.Connect(r.ctx, refused, c.conn)
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+		require.ErrorIs(t, err, stack.ErrRefused)
+		op := errorAs[*net.OpError](t, err)
+		require.Equal(t, []string{"dial", "tcp", refused}, []string{op.Op, op.Net, op.Addr.String()})
+		require.False(t, err.(net.Error).Timeout())
+		require.ErrorIs(t, c.qp.Err(), syscall.ECONNREFUSED)
+
+		_, err = r.server.Listen(r.ctx, r.addr(), ListenOptions{})
+		require.ErrorIs(t, err, syscall.EADDRINUSE)
+		require.Equal(t, "listen", errorAs[*net.OpError](t, err).Op)
+
+		ctx, cancel := context.WithTimeout(r.ctx, time.Millisecond)
+		defer cancel()
+		c = r.newEnd(r.client, opts{})
+		err = c.qp.Connect(ctx, r.addr(), c.conn) // nobody accepts
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.True(t, err.(net.Error).Timeout())
+		require.True(t, errorAs[*net.OpError](t, err).Timeout())
+
+		require.NoError(t, r.listener.Close())
+		_, err = r.listener.Accept(r.ctx)
+		require.ErrorIs(t, err, net.ErrClosed)
+	})
+	for _, of := range []error{stack.ErrTimeout, ErrStartupTimeout, ErrLinger, ErrNoAnswer,
+		fmt.Errorf("wrapped: %w", stack.ErrTimeout)} {
+		err := &ConnectError{Addr: "a:1", Err: of}
+		require.True(t, err.Timeout(), of)
+		require.True(t, errorAs[*net.OpError](t, err).Timeout(), of)
+		require.True(t, errorAs[net.Error](t, of).Timeout(), of)
+		require.ErrorIs(t, err, syscall.ETIMEDOUT)
+	}
 }
 
 // Connect gives up when its context ends, and the peer sees the connection go.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
@@ -16,7 +17,8 @@ import (
 // Errors, for errors.Is. Those of posting calls first: nothing of the request in question was
 // posted.
 var (
-	// ErrClosed: this end has closed or aborted, or the Adapter or Listener is closed.
+	// ErrClosed: this end has closed or aborted, or the Adapter or Listener is closed. It is
+	// net.ErrClosed, too.
 	ErrClosed = connect.ErrClosed
 	// ErrSendQueueFull and ErrRecvQueueFull: as many work requests are posted as the queue is deep.
 	ErrSendQueueFull = qp.ErrSendQueueFull
@@ -210,7 +212,8 @@ func (e *RevisionError) Error() string {
 		setOf(e.Served...))
 }
 
-// ConnectError is a connection that did not come about; Err says why (QueuePair.Connect).
+// ConnectError is a connection that did not come about; Err says why (QueuePair.Connect). It is a
+// net.Error, and errors.As finds a *net.OpError in it, as in what net.Dial returns.
 type ConnectError struct {
 	Addr string
 	Err  error
@@ -219,4 +222,39 @@ type ConnectError struct {
 func (e *ConnectError) Error() string {
 	return fmt.Sprintf("rnic: connect to %s: %v", e.Addr, e.Err)
 }
-func (e *ConnectError) Unwrap() error { return e.Err }
+func (e *ConnectError) Unwrap() error { return opError("dial", e.Addr, e.Err) }
+
+// Timeout says whether the peer, or what ended the wait for it, took too long.
+func (e *ConnectError) Timeout() bool { return isTimeout(e.Err) }
+
+// Temporary is for net.Error.
+func (e *ConnectError) Temporary() bool { return isTimeout(e.Err) }
+
+// listenError is a Listen that failed, with a *net.OpError for errors.As.
+type listenError struct {
+	addr string
+	err  error
+}
+
+func (e *listenError) Error() string { return fmt.Sprintf("rnic: listen on %q: %v", e.addr, e.err) }
+func (e *listenError) Unwrap() error { return opError("listen", e.addr, e.err) }
+
+// opError is err as package net has it, for errors.As.
+func opError(op, addr string, err error) *net.OpError {
+	e := &net.OpError{Op: op, Net: "tcp", Err: opReason{err}}
+	if at, bad := netip.ParseAddrPort(addr); bad == nil {
+		e.Addr = net.TCPAddrFromAddrPort(at)
+	}
+	return e
+}
+
+// opReason has net.OpError, which asks what it wraps directly, know of a time-out further inside.
+type opReason struct{ error }
+
+func (e opReason) Unwrap() error { return e.error }
+func (e opReason) Timeout() bool { return isTimeout(e.error) }
+
+func isTimeout(err error) bool {
+	var e interface{ Timeout() bool }
+	return errors.As(err, &e) && e.Timeout()
+}

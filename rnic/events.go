@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"sync/atomic"
 
 	"github.com/rnicd/rnicd/internal/wq"
@@ -38,7 +39,10 @@ type Event struct {
 // counted and lost.
 type eventQueue struct {
 	size   int
-	out    atomic.Pointer[chan Event]
+	asked  atomic.Bool // there is a channel
+	mu     sync.Mutex  // of out and closed; held for no longer than the channel's own lock
+	out    chan Event
+	closed bool
 	counts [wq.EventKinds]atomic.Uint64
 	lost   atomic.Uint64
 }
@@ -46,31 +50,54 @@ type eventQueue struct {
 // post is for any goroutine.
 func (q *eventQueue) post(e Event) {
 	q.counts[e.Kind].Add(1)
-	out := q.out.Load()
-	if out == nil {
-		return // not asked for
+	if !q.asked.Load() {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
 	}
 	select {
-	case *out <- e:
+	case q.out <- e:
 	default:
 		q.lost.Add(1)
 	}
 }
 
-// Events returns the channel of asynchronous events, always the same, Config.EventsMax deep; it is
-// never closed. Events before the first call are counted and not kept. When the channel is full
+// channel makes the channel where there is none.
+func (q *eventQueue) channel() <-chan Event {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.out == nil {
+		q.out = make(chan Event, q.size)
+		q.asked.Store(true)
+		if q.closed {
+			close(q.out)
+		}
+	}
+	return q.out
+}
+
+// close ends what is posted.
+func (q *eventQueue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.closed && q.out != nil {
+		close(q.out)
+	}
+	q.closed = true
+}
+
+// Events returns the channel of asynchronous events, always the same, Config.EventsMax deep.
+// Adapter.Close closes it when all connections have ended, so that a range over it ends. Events
+// before the first call, and after Close, are counted and not kept. When the channel is full
 // further events are lost and counted by EventsLost; nothing waits for the reader. Unread events
 // keep their QueuePairs from being garbage-collected. Any goroutine.
 //
 // An event that QP left service may come before QueuePair.Done. QueuePair.Abort ends one whose peer
 // takes too much.
-func (a *Adapter) Events() <-chan Event {
-	if a.events.out.Load() == nil {
-		out := make(chan Event, a.events.size)
-		a.events.out.CompareAndSwap(nil, &out)
-	}
-	return *a.events.out.Load()
-}
+func (a *Adapter) Events() <-chan Event { return a.events.channel() }
 
 // EventCount is the number of events of kind k, with those that were lost or not read. Any
 // goroutine.

@@ -117,6 +117,32 @@ func TestEventsBounded(t *testing.T) {
 	require.Equal(t, "event 77", EventKind(77).String())
 }
 
+// A range over Events ends with Adapter.Close, which keeps what was not read; later events are only
+// counted, and a channel that is asked for then is closed.
+func TestEventsEnd(t *testing.T) {
+	for _, before := range []bool{true, false} {
+		a, err := Open(Config{})
+		require.NoError(t, err)
+		want := 0
+		if before {
+			a.Events()
+			want = 1
+		}
+		a.events.post(Event{Kind: EventSRQLimit})
+		for range 2 {
+			require.NoError(t, a.Close(t.Context()))
+		}
+		a.events.post(Event{Kind: EventSRQLimit})
+		got := 0
+		for range a.Events() {
+			got++
+		}
+		require.Equal(t, want, got)
+		require.EqualValues(t, 2, a.EventCount(EventSRQLimit))
+		require.Zero(t, a.EventsLost())
+	}
+}
+
 // The low-water mark: one event for each arming, when fewer buffers than it are left or at once,
 // and none for a flush.
 //

@@ -44,13 +44,13 @@ type ConnFailure struct {
 	Err     error
 }
 
-// Listener accepts MPA connection requests as Responder.
+// Listener accepts MPA connection requests as Responder. It is an io.Closer.
 type Listener struct {
 	adapter  *Adapter
 	addr     netip.AddrPort
 	requests chan *ConnRequest
 	failures chan ConnFailure
-	Dropped  atomic.Uint64 // failure reports that were lost because OnFailure was slow
+	dropped  atomic.Uint64 // of Dropped
 	done     chan struct{}
 	once     sync.Once
 	stop     func(context.Context)
@@ -73,7 +73,7 @@ func (a *Adapter) Listen(ctx context.Context, addr string, opt ListenOptions) (*
 func (a *Adapter) listen(ctx context.Context, addr string, opt ListenOptions,
 	bound *connect.Binding) (*Listener, error) {
 	if a.host.IsClosed() {
-		return nil, fmt.Errorf("rnic: listen on %q: %w", addr, ErrClosed)
+		return nil, &listenError{addr, ErrClosed}
 	}
 	if opt.Backlog < 0 || opt.Backlog > BacklogMax {
 		return nil, fmt.Errorf("rnic: ListenOptions.Backlog %d, 1 to %d possible, or 0 for %d",
@@ -97,12 +97,12 @@ func (a *Adapter) listen(ctx context.Context, addr string, opt ListenOptions,
 		err = l.listenPollers(ctx, addr, &opt, bound)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("rnic: listen on %q: %w", addr, err)
+		return nil, &listenError{addr, err}
 	}
 	if !a.addListener(l) { // Adapter.Close came meanwhile
 		l.stop(ctx)
 		close(l.done)
-		return nil, fmt.Errorf("rnic: listen on %q: %w", addr, ErrClosed)
+		return nil, &listenError{addr, ErrClosed}
 	}
 	if opt.OnFailure != nil {
 		l.reporter.Go(func() { l.tell(opt.OnFailure) })
@@ -291,11 +291,12 @@ func (l *Listener) Serve(ctx context.Context, handle func(context.Context, *Conn
 }
 
 // Close stops listening, and returns when OnFailure is not being called any more: OnFailure must
-// not call it. Accepted connections go on; requests not yet accepted time out. Any application
-// goroutine.
-func (l *Listener) Close() {
+// not call it. Accepted connections go on; requests not yet accepted time out. The error is nil, as
+// of every further Close. Any application goroutine.
+func (l *Listener) Close() error {
 	l.end(context.Background())
 	l.reporter.Wait()
+	return nil
 }
 
 // end is Close without the wait.
@@ -326,9 +327,12 @@ func (l *Listener) fail(f ConnFailure) {
 	select {
 	case l.failures <- f:
 	default:
-		l.Dropped.Add(1)
+		l.dropped.Add(1)
 	}
 }
+
+// Dropped is how many failure reports were lost because OnFailure was slow. Any goroutine.
+func (l *Listener) Dropped() uint64 { return l.dropped.Load() }
 
 // report tells of a connection that did not end well.
 func (l *Listener) report(ln *connect.Connection, started, offered bool, err error) {

@@ -250,7 +250,7 @@ func TestFailureReportsDropped(t *testing.T) {
 		p.write([]byte("nonsense"))
 		p.expectReset()
 	}
-	r.until("dropped reports", func() bool { return r.listener.Dropped.Load() == n-65 })
+	r.until("dropped reports", func() bool { return r.listener.Dropped() == n-65 })
 	s, c := r.connect(opts{}, opts{})
 	r.exchange(s, c)
 	free()

@@ -14,33 +14,14 @@ import (
 // ErrDetached is what calls on a Conn return after Detach.
 var ErrDetached = errors.New("stream: connection was handed over to another upper layer")
 
-// errnos maps the stack's errors to what the kernel would say, so that errors.Is works as with
-// package net.
-var errnos = []struct {
-	err   error
-	errno syscall.Errno
-}{
-	{stack.ErrReset, syscall.ECONNRESET},
-	{stack.ErrRefused, syscall.ECONNREFUSED},
-	{stack.ErrTimeout, syscall.ETIMEDOUT},
-	{stack.ErrNoRoute, syscall.EHOSTUNREACH},
-	{stack.ErrNetUnreachable, syscall.ENETUNREACH},
-	{stack.ErrNotLocal, syscall.EADDRNOTAVAIL},
-	{stack.ErrOtherMember, syscall.EADDRNOTAVAIL},
-	{stack.ErrAborted, syscall.ECONNABORTED},
-	{stack.ErrHoarding, syscall.ETIMEDOUT},
-	{stack.ErrConnMax, syscall.ENOBUFS},
-	{stack.ErrPortUsed, syscall.EADDRINUSE},
-	{stack.ErrBusy, syscall.EAGAIN},
-	{stack.ErrStopped, syscall.ENETDOWN},
-}
-
-// sysError is err as package net would wrap it: os.SyscallError of call.
+// sysError is err of the stack as package net would wrap it: os.SyscallError of call.
 func sysError(call string, err error) error {
-	for _, e := range errnos {
-		if errors.Is(err, e.err) {
-			return os.NewSyscallError(call, e.errno)
-		}
+	if errors.Is(err, stack.ErrBusy) {
+		return os.NewSyscallError(call, syscall.EAGAIN)
+	}
+	var own interface{ Errno() syscall.Errno }
+	if errors.As(err, &own) {
+		return os.NewSyscallError(call, own.Errno())
 	}
 	return err
 }

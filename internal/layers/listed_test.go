@@ -133,6 +133,61 @@ func TestPublicPackages(t *testing.T) {
 	require.Less(t, above, 900)
 }
 
+// What a user sees has methods where it counts: no exported field is an atomic.
+func TestNoExportedAtomics(t *testing.T) {
+	code, _ := imported(t)
+	var found []string
+	for name := range code {
+		if !public(name) {
+			continue
+		}
+		files, err := filepath.Glob(filepath.Join("../..", name, "*.go"))
+		require.NoError(t, err)
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+			require.NoError(t, err)
+			if f.Name.Name != "main" && ast.FileExports(f) {
+				found = append(found, atomicFields(f)...)
+			}
+		}
+	}
+	require.Empty(t, found)
+}
+
+// atomicFields are the fields of f's structs that are atomics.
+func atomicFields(f *ast.File) (found []string) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		st, is := n.(*ast.StructType)
+		if !is {
+			return true
+		}
+		for _, field := range st.Fields.List {
+			sel, is := field.Type.(*ast.SelectorExpr)
+			if !is {
+				continue
+			}
+			if pkg, is := sel.X.(*ast.Ident); is && pkg.Name == "atomic" {
+				for _, id := range field.Names {
+					found = append(found, f.Name.Name+": "+id.Name)
+				}
+			}
+		}
+		return true
+	})
+	return found
+}
+
+func TestAtomicFields(t *testing.T) {
+	f, err := parser.ParseFile(token.NewFileSet(), "", "package a\ntype T struct { A atomic.Uint64\n"+
+		"B int\nC sync.Mutex\nd atomic.Bool }\nfunc f() { var x atomic.Bool; _ = x }\n", 0)
+	require.NoError(t, err)
+	ast.FileExports(f)
+	require.Equal(t, []string{"a: A"}, atomicFields(f))
+}
+
 // The front page of go doc lists the packages of README.md's table, for the same.
 func TestFrontPage(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")

@@ -113,7 +113,7 @@ func (r *rig) listen() *rnic.Listener {
 			OnFailure: func(f rnic.ConnFailure) { r.failed <- f },
 		})
 	require.NoError(r.t, err)
-	r.t.Cleanup(l.Close)
+	r.t.Cleanup(func() { l.Close() })
 	return l
 }
 

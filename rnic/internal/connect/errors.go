@@ -4,29 +4,45 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"syscall"
 
 	"github.com/rnicd/rnicd/mpa"
 )
 
 // Errors that rnic has too, and describes.
 var (
-	ErrClosed         = errors.New("rnic: closed")
-	ErrState          = errors.New("rnic: not possible in the queue pair's state")
-	ErrStartupTimeout = errors.New("rnic: no MPA start-up frame from the peer in time")
-	ErrPeerClosed     = errors.New("rnic: peer closed the connection")
-	ErrLinger         = errors.New("rnic: peer did not close its half of the connection in time")
-	ErrUnread         = errors.New(
+	ErrClosed         error = closedError{}
+	ErrState                = errors.New("rnic: not possible in the queue pair's state")
+	ErrStartupTimeout error = timeoutError("rnic: no MPA start-up frame from the peer in time")
+	ErrPeerClosed           = errors.New("rnic: peer closed the connection")
+	ErrLinger         error = timeoutError(
+		"rnic: peer did not close its half of the connection in time")
+	ErrUnread = errors.New(
 		"rnic: octets of the peer's are unread: streaming mode must be read to its end, and not " +
 			"beyond, before MPA starts")
 	ErrUnanswered = errors.New(
 		"rnic: peer closed its half of the connection with Reads unanswered")
 	ErrUnacknowledged = errors.New(
 		"rnic: peer closed its half of the connection with requests unacknowledged")
-	ErrNoAnswer = errors.New("rnic: no acknowledgement of the peer's in time")
+	ErrNoAnswer error = timeoutError("rnic: no acknowledgement of the peer's in time")
 
 	ErrFirstMarker error = &mpa.Error{Code: mpa.ErrMarker,
 		What: "the first octets are no marker of culley-02"}
 )
+
+// closedError is a net.ErrClosed for errors.Is.
+type closedError struct{}
+
+func (closedError) Error() string { return "rnic: closed" }
+func (closedError) Unwrap() error { return net.ErrClosed }
+
+// timeoutError is a net.Error, and a syscall.ETIMEDOUT for errors.Is.
+type timeoutError string
+
+func (e timeoutError) Error() string { return string(e) }
+func (timeoutError) Unwrap() error   { return syscall.ETIMEDOUT }
+func (timeoutError) Timeout() bool   { return true }
+func (timeoutError) Temporary() bool { return true }
 
 // Rejection is a Reply with the R bit, as rnic.RejectedError says.
 type Rejection struct {

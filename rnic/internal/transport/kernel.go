@@ -612,7 +612,10 @@ func likelyEMSS(maxSeg, mtu, headers int) int {
 func SocketError(err error) error {
 	var op net.Error
 	var call *os.SyscallError
+	var own interface{ Errno() syscall.Errno }
 	switch {
+	case errors.As(err, &own): // the stack's
+		return err
 	case errors.Is(err, syscall.EADDRINUSE), errors.Is(err, syscall.EADDRNOTAVAIL) &&
 		errors.As(err, &call) && call.Syscall == "connect":
 		return fmt.Errorf("%w: %w", stack.ErrPortUsed, err)
