@@ -31,8 +31,19 @@ func (p PageSize) String() string {
 	return fmt.Sprintf("%d octets", int64(p))
 }
 
-// AnyNode lets the kernel choose the NUMA node.
+// AnyNode lets the kernel choose the NUMA node, as the zero Config does.
 const AnyNode = -1
+
+// firstNode is node 0 in Config.Node, where the zero value is any.
+const firstNode = math.MinInt
+
+// OnNode is the value of Config.Node for NUMA node n, or AnyNode. From 1 on it is n itself.
+func OnNode(n int) int {
+	if n == 0 {
+		return firstNode
+	}
+	return n
+}
 
 // nodesMax bounds the node numbers that fit into the mask handed to mbind.
 const nodesMax = 1024
@@ -41,11 +52,22 @@ const nodesMax = 1024
 type Config struct {
 	Bytes      int64    // wanted size; rounded up to whole pages
 	Page       PageSize // Auto, or the page size to insist on first
-	Node       int      // NUMA node, or AnyNode
+	Node       int      // NUMA node: OnNode; 0 or AnyNode: any
 	Memfd      bool     // back by memfd_create so that the mapping can be shared with another process
 	NoFallback bool     // fail instead of falling back to smaller pages
 	// an inaccessible page before and after: a stray access faults instead of corrupting
 	GuardPages bool
+}
+
+// numbered has in Node a node's number, or AnyNode.
+func (c Config) numbered() Config {
+	switch c.Node {
+	case 0:
+		c.Node = AnyNode
+	case firstNode:
+		c.Node = 0
+	}
+	return c
 }
 
 // check refuses what no system could serve.

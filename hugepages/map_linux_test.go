@@ -232,7 +232,7 @@ func TestPagesLieOnTheWantedNode(t *testing.T) {
 	}
 	for _, page := range []PageSize{Normal, Page2MiB} {
 		for _, node := range online {
-			a, err := New(Config{Bytes: int64(page), Page: page, Node: node, NoFallback: true})
+			a, err := New(Config{Bytes: int64(page), Page: page, Node: OnNode(node), NoFallback: true})
 			if short := (*ShortageError)(nil); errors.As(err, &short) {
 				require.Equal(t, node, short.Node)
 				continue

@@ -16,6 +16,7 @@ import (
 // as SIGBUS. New may block for as long as the kernel takes to clear the pages, about 0.3 s per
 // GiB.
 func New(cfg Config) (*Arena, error) {
+	cfg = cfg.numbered()
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}

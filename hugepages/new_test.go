@@ -23,6 +23,14 @@ func TestNewRefusesNonsense(t *testing.T) {
 	}
 }
 
+// The zero Config takes any node; node 0 is asked for.
+func TestZeroNodeIsAnyNode(t *testing.T) {
+	for given, want := range map[int]int{0: AnyNode, AnyNode: AnyNode, OnNode(0): 0,
+		OnNode(AnyNode): AnyNode, OnNode(2): 2, 2: 2} {
+		require.Equal(t, want, Config{Node: given}.numbered().Node, given)
+	}
+}
+
 func TestNewRefusesAbsentNode(t *testing.T) {
 	_, err := New(Config{Bytes: 1, Page: Normal, Node: nodesMax - 1})
 	var bad *NodeError

@@ -76,7 +76,7 @@ type Config struct {
 	TCP      tcp.Config   // MSS 0: from MTU
 	ConnsMax int          // default 1024
 	BurstMax int          // default 32
-	Core     int          // CPU to pin Run to; -1 none
+	Core     int          // CPU to pin Run to: OnCPU; 0 or -1: none
 	Idle     Idle
 	Clock    func() int64 // monotonic ns; nil: the system's
 	// OnTurn, if not nil, is called in every Turn on the Poller's goroutine, after delivery and
@@ -139,6 +139,18 @@ type Config struct {
 	PathMTU    inet.PathMTUConfig
 
 	ttlGiven bool
+}
+
+// firstCPU is CPU 0 in Config.Core, where the zero value pins nothing.
+const firstCPU = math.MinInt
+
+// OnCPU is the value of Config.Core that pins a Poller to CPU n; -1: to none. From 1 on it is n
+// itself.
+func OnCPU(n int) int {
+	if n == 0 {
+		return firstCPU
+	}
+	return n
 }
 
 // PortRange is TCP ports, both included.
@@ -209,6 +221,12 @@ func (cfg *Config) completeLimits() error {
 	setDefault(&cfg.BufShare, bufShareDefault)
 	if cfg.StallNs == 0 {
 		cfg.StallNs = stallDefaultNs
+	}
+	switch cfg.Core { // from here on a CPU's number, or -1
+	case 0:
+		cfg.Core = -1
+	case firstCPU:
+		cfg.Core = 0
 	}
 	cfg.ttlGiven = cfg.TTL != 0
 	if cfg.TTL == 0 {

@@ -32,6 +32,18 @@ func TestConfigErrorsSayWhatIsWrong(t *testing.T) {
 	}
 }
 
+// The zero Config pins to no CPU; to be on CPU 0 is asked for.
+func TestZeroCoreIsAnyCPU(t *testing.T) {
+	l := newLab(t, nil)
+	for given, want := range map[int]int{0: -1, -1: -1, OnCPU(0): 0, OnCPU(-1): -1, OnCPU(3): 3,
+		4: 4} {
+		cfg := l.a.cfg
+		cfg.Core = given
+		require.NoError(t, complete(&cfg))
+		require.Equal(t, want, cfg.Core, given)
+	}
+}
+
 func (l *lab) poolWith(stride, headroom int) *mem.Pool {
 	pool, err := mem.NewPool(newHeap(stride*8+4096),
 		mem.PoolConfig{Bufs: 8, Stride: stride, Headroom: headroom})

@@ -69,7 +69,7 @@ func TestOwnThreadLeavesAProcessor(t *testing.T) {
 		want int
 	}{
 		"shared":     {func(cfg *Config) { cfg.Core = -1 }, 1},
-		"pinned":     {func(cfg *Config) { cfg.Core = core }, 2},
+		"pinned":     {func(cfg *Config) { cfg.Core = OnCPU(core) }, 2},
 		"spins":      {func(cfg *Config) { cfg.Core, cfg.Idle = -1, IdleSpin }, 2},
 		"one thread": {func(cfg *Config) { cfg.Core, cfg.Caps.OneThread = -1, true }, 2},
 	} {

@@ -37,7 +37,7 @@ func loadOffered(o *serveOptions, log io.Writer) (*offered, error) {
 		return nil, err
 	}
 	if f.arena, err = hugepages.New(hugepages.Config{Bytes: int64(min(length, math.MaxInt64)),
-		Page: page, Node: o.nic.node}); err != nil {
+		Page: page, Node: hugepages.OnNode(o.nic.node)}); err != nil {
 		return nil, fmt.Errorf("--file %s: %w", o.file, err)
 	}
 	f.content = f.arena.Bytes()[:length]

@@ -73,7 +73,7 @@ func (h *holding) mapMemory(s *Service, c *config.Service, octets int64) error {
 		return err
 	}
 	if h.arena, err = hugepages.New(
-		hugepages.Config{Bytes: octets, Page: page, Node: c.Node}); err != nil {
+		hugepages.Config{Bytes: octets, Page: page, Node: hugepages.OnNode(c.Node)}); err != nil {
 		return err
 	}
 	s.log.Info("memory mapped", MemoryAttrs(h.arena)...)

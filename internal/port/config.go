@@ -211,8 +211,9 @@ func (c *Config) Stack(i int) stack.Config {
 	cfg := stack.Config{
 		Addr: c.Addrs[0], Addrs: c.Addrs[1:], Routes: c.routes(), VLAN: c.VLAN, NoDAD: c.DAD == DADNone,
 		QuickDAD: c.QuickDAD(),
-		MTU:      c.MTUOr(), ConnsMax: c.ConnsMax, PeerMax: c.PeerMax, Core: c.Core(i), Idle: c.Idle,
-		OnTurn: c.OnTurn, Bell: c.Bell, DialPorts: c.DialPorts,
+		MTU:      c.MTUOr(), ConnsMax: c.ConnsMax, PeerMax: c.PeerMax,
+		Core: stack.OnCPU(c.Core(i)), Idle: c.Idle, OnTurn: c.OnTurn, Bell: c.Bell,
+		DialPorts: c.DialPorts,
 	}
 	if i == 0 && c.OnFirstTurn != nil {
 		cfg.OnTurn = c.OnFirstTurn

@@ -86,15 +86,16 @@ func (p *Port) openDevice() (err error) {
 		node = cfg.Driver.Node(cfg)
 	}
 	sizes := cfg.Arenas()
-	p.arena, err = hugepages.New(hugepages.Config{Bytes: sizes[0], Page: cfg.Page, Node: node})
+	p.arena, err = hugepages.New(hugepages.Config{Bytes: sizes[0], Page: cfg.Page,
+		Node: hugepages.OnNode(node)})
 	if err != nil {
 		return err
 	}
 	p.packets = p.arena
 	if len(sizes) > 1 {
 		// The other process must not see registered memory.
-		p.packets, err = hugepages.New(hugepages.Config{Bytes: sizes[1], Page: cfg.Page, Node: node,
-			Memfd: true})
+		p.packets, err = hugepages.New(hugepages.Config{Bytes: sizes[1], Page: cfg.Page,
+			Node: hugepages.OnNode(node), Memfd: true})
 		if err != nil {
 			return err
 		}
@@ -111,7 +112,7 @@ func (p *Port) openDevice() (err error) {
 func PairPools(c *Config) (*hugepages.Arena, [2]*mem.Pool, error) {
 	stride := c.stride(mem.Headroom)
 	arena, err := hugepages.New(hugepages.Config{Bytes: int64(2*poolBufs*stride) + arenaExtra,
-		Page: c.Page, Node: c.Node})
+		Page: c.Page, Node: hugepages.OnNode(c.Node)})
 	if err != nil {
 		return nil, [2]*mem.Pool{}, err
 	}
@@ -132,7 +133,7 @@ func (e *RegionError) Error() string {
 func (p *Port) openKernel() (err error) {
 	if p.cfg.Region > 0 {
 		if p.arena, err = hugepages.New(hugepages.Config{Bytes: p.cfg.Region, Page: p.cfg.Page,
-			Node: p.cfg.Node}); err != nil {
+			Node: hugepages.OnNode(p.cfg.Node)}); err != nil {
 			return err
 		}
 		p.packets, p.region = p.arena, p.arena.Bytes()[:p.cfg.Region]

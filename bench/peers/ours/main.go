@@ -104,7 +104,7 @@ func run(o *options) error {
 	cfg := stack.Config{
 		Name: o.dev, Queue: queue, Pool: pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()), Addr: addr,
 		NoDAD: true, MTU: o.mtu,
-		ConnsMax: 8, Core: o.core, BurstMax: o.burst, SegmentsMax: o.segments,
+		ConnsMax: 8, Core: stack.OnCPU(o.core), BurstMax: o.burst, SegmentsMax: o.segments,
 		TCP: tcp.Config{ReceiveWindow: o.window, SentMax: o.sent},
 	}
 	if o.spin {

@@ -58,7 +58,7 @@ func Start(cfg *config.Switch) (s *Server, err error) {
 		return s, err
 	}
 	s.arena, err = hugepages.New(
-		hugepages.Config{Bytes: v.MemoryBytes(mtu), Page: page, Node: node(cfg)})
+		hugepages.Config{Bytes: v.MemoryBytes(mtu), Page: page, Node: hugepages.OnNode(node(cfg))})
 	if err != nil {
 		return s, err
 	}
