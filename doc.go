@@ -27,5 +27,6 @@
 //	rdmap       opcodes, Read and Atomic Requests, Terminate
 //
 // README.md says how a program of another module imports them, docs/guides/embedding.md how to go
-// on from there; docs/examples/embed is a whole program.
+// on from there. Whole programs: docs/examples/embed over kernel sockets, docs/examples/tap over
+// our own TCP.
 package rnicd

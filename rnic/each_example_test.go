@@ -6,8 +6,6 @@ import (
 	"log"
 	"net/netip"
 
-	"github.com/rnicd/rnicd/hugepages"
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
@@ -15,21 +13,15 @@ import (
 
 // hostAt is an Adapter on a Poller at one end of a cable in memory. each is the application's
 // part of every Turn; nil: none.
-func hostAt(port *wire.Port, addr string, each func() int) (*rnic.Adapter, *stack.Poller) {
-	pool, err := mem.NewPool(hugepages.Heap(1024*2048+4096), mem.PoolConfig{Bufs: 1024, Stride: 2048})
-	must(err)
-	queue, err := port.Open(0, pool)
-	must(err)
-	p, err := stack.New(stack.Config{
-		Name: port.Name(), Queue: queue, Pool: pool, Caps: port.Caps(), MAC: stack.MAC(port.MAC()),
+func hostAt(port *wire.Port, addr string, each func() int) (*rnic.Adapter, *stack.Host) {
+	h, err := stack.Open(port, stack.Config{
 		// nobody else is on the cable
-		Addr: netip.MustParsePrefix(addr), NoDAD: true, Core: -1, OnTurn: each,
+		Addr: netip.MustParsePrefix(addr), NoDAD: true, OnTurn: each,
 	})
 	must(err)
-	go func() { _ = p.Run(context.Background()) }()
-	a, err := rnic.Open(rnic.Config{Pollers: []*stack.Poller{p}})
+	a, err := rnic.Open(rnic.Config{Pollers: h.Pollers})
 	must(err)
-	return a, p
+	return a, h
 }
 
 func must(err error) {
@@ -69,15 +61,15 @@ func Example_runToCompletion() {
 	connection, err := wire.New(wire.Config{})
 	must(err)
 	var serving *echo // the Poller's goroutine alone reads and writes it
-	server, poller := hostAt(connection.Port(0), "192.0.2.1/24", func() int {
+	server, host := hostAt(connection.Port(0), "192.0.2.1/24", func() int {
 		if serving == nil {
 			return 0
 		}
 		return serving.step()
 	})
 	client, other := hostAt(connection.Port(1), "192.0.2.2/24", nil)
-	defer poller.Stop()
-	defer other.Stop()
+	defer host.Close()
+	defer other.Close()
 
 	e := &echo{}
 	pd := server.AllocPD()
@@ -96,7 +88,7 @@ func Example_runToCompletion() {
 		req, err := l.Accept(ctx)
 		must(err)
 		must(req.Accept(ctx, e.qp, rnic.ConnParam{}))
-		must(poller.Submit(func() { serving = e }))
+		must(host.Pollers[0].Submit(func() { serving = e }))
 	}()
 
 	cpd := client.AllocPD()

@@ -15,6 +15,7 @@
 //
 //	errors.go            all errors
 //	upper.go             Upper: what stands above a connection
+//	open.go              Open: a port with its memory and running Pollers
 //
 // A Turn, and what reaches it from other goroutines:
 //

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/internal/flight"
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/internal/rouse"
@@ -63,7 +64,7 @@ const (
 // then look at Asleep, swap it for 0, and if it was 1 write 8 octets, the number 1, to FD.
 type Bell = rouse.Bell
 
-// Config of a Poller.
+// Config of a Poller; for Open, of all Pollers of a port.
 type Config struct {
 	Name     string // in errors and metrics
 	Queue    pmd.Queue
@@ -137,6 +138,8 @@ type Config struct {
 	Member     int // this Poller's index in Group
 	Reassembly inet.ReassemblyConfig
 	PathMTU    inet.PathMTUConfig
+	// Arena is for Open only: the memory of the pools, of which the device knows; nil: made
+	Arena *hugepages.Arena
 
 	ttlGiven bool
 }

@@ -1,7 +1,6 @@
 package stream_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,35 +9,21 @@ import (
 	"net/netip"
 	"syscall"
 
-	"github.com/rnicd/rnicd/hugepages"
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"
 )
 
-// poller runs a Poller at one end of a cable in memory. A program would give it a port of pmd/dpdk
-// or pmd/tap, and a core of its own.
-func poller(port *wire.Port, addr string) *stack.Poller {
-	const bufs, stride = 1024, 2048
-	pool, err := mem.NewPool(hugepages.Heap(bufs*stride+4096),
-		mem.PoolConfig{Bufs: bufs, Stride: stride})
-	if err != nil {
-		log.Fatal(err)
-	}
-	queue, err := port.Open(0, pool)
-	if err != nil {
-		log.Fatal(err)
-	}
-	p, err := stack.New(stack.Config{
-		Name: port.Name(), Queue: queue, Pool: pool, Caps: port.Caps(), MAC: stack.MAC(port.MAC()),
-		Addr: netip.MustParsePrefix(addr), NoDAD: true, Core: -1, // nobody else is on the cable
+// host runs a Poller at one end of a cable in memory. A program would give it a port of pmd/tap
+// (docs/examples/tap) or pmd/dpdk.
+func host(port *wire.Port, addr string) *stack.Host {
+	h, err := stack.Open(port, stack.Config{
+		Addr: netip.MustParsePrefix(addr), NoDAD: true, // nobody else is on the cable
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	go func() { _ = p.Run(context.Background()) }()
-	return p
+	return h
 }
 
 // One goroutine serves any number of connections: the hook names those at which it is worth
@@ -48,11 +33,10 @@ func ExampleConn_SetNotify() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	server := poller(link.Port(0), "192.0.2.1/24")
-	client := poller(link.Port(1), "192.0.2.2/24")
-	defer server.Stop()
-	defer client.Stop()
-	l, err := stream.Listen([]*stack.Poller{server}, 7, stream.Options{})
+	server, client := host(link.Port(0), "192.0.2.1/24"), host(link.Port(1), "192.0.2.2/24")
+	defer server.Close()
+	defer client.Close()
+	l, err := stream.Listen(server.Pollers, 7, stream.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -61,7 +45,7 @@ func ExampleConn_SetNotify() {
 	const conns = 3
 	ready := make(chan *stream.Conn, 2*conns) // never full
 	go func() {                               // dials, one after the other
-		dialer := &stream.Dialer{Pollers: []*stack.Poller{client}}
+		dialer := &stream.Dialer{Pollers: client.Pollers}
 		for i := range conns {
 			c, err := dialer.Dial("tcp", "192.0.2.1:7")
 			if err != nil {
@@ -102,12 +86,11 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	server := poller(link.Port(0), "192.0.2.1/24")
-	client := poller(link.Port(1), "192.0.2.2/24")
-	defer server.Stop()
-	defer client.Stop()
+	server, client := host(link.Port(0), "192.0.2.1/24"), host(link.Port(1), "192.0.2.2/24")
+	defer server.Close()
+	defer client.Close()
 
-	l, err := stream.Listen([]*stack.Poller{server}, 80, stream.Options{})
+	l, err := stream.Listen(server.Pollers, 80, stream.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -118,7 +101,7 @@ func Example() {
 		}))
 	}()
 
-	dialer := &stream.Dialer{Pollers: []*stack.Poller{client}}
+	dialer := &stream.Dialer{Pollers: client.Pollers}
 	web := &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext}}
 	resp, err := web.Get("http://192.0.2.1/world")
 	if err != nil {

@@ -55,7 +55,7 @@ var allowed = map[string][]string{
 	"internal/sim/linksim": {"tcp"},
 
 	"internal/vswitch": {"pmd", "pmd/memif", "pmd/wire", "mem", "internal/inet", "hugepages"},
-	"stack": {"pmd", "mem", "internal/inet", "internal/iphost", "internal/rouse",
+	"stack": {"hugepages", "pmd", "mem", "internal/inet", "internal/iphost", "internal/rouse",
 		"internal/waiting", "tcp", "internal/flight"},
 	"stream": {"internal/awake", "stack", "tcp", "mem"},
 	"rdmap":  {"ddp"},
@@ -156,6 +156,7 @@ var allowed = map[string][]string{
 	"internal/testhost": {"stack", "internal/inet", "pmd", "mem", "hugepages"},
 
 	"docs/examples/embed": {"rnic"},
+	"docs/examples/tap":   {"pmd/tap", "rnic", "stack", "stream"},
 
 	"test/interop":       {},
 	"test/interop/guest": {"test/interop/image"},

@@ -36,9 +36,6 @@ var needed = map[[2]string]string{
 	{"cmd/rnicd", "tcp"}:           "a flag names tcp.Config.Congestion",
 	{"cmd/rnicd", "mem"}: "the two ends of a demo's cable that copies nothing share " +
 		"packet buffers",
-
-	{"rnic/each_example_test.go", "mem"}: "makes a Poller: stack.Config.Pool is a mem.Pool",
-	{"stream/example_test.go", "mem"}:    "makes a Poller: stack.Config.Pool is a mem.Pool",
 }
 
 // outside says whether a package uses this module as an embedder would: a tool, the daemon, a whole
