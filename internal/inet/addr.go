@@ -126,13 +126,24 @@ var (
 	AllRouters = Addr{0xff, 2, 15: 2}
 )
 
+// AllNodes4 and AllRouters4 are those of IPv4 (RFC 1112, 4).
+var (
+	AllNodes4   = AddrFrom4([4]byte{224, 0, 0, 1})
+	AllRouters4 = AddrFrom4([4]byte{224, 0, 0, 2})
+)
+
 // SolicitedNode is the group in which a is asked for (RFC 4291, 2.7.1).
 func (a Addr) SolicitedNode() Addr {
 	return Addr{0xff, 2, 11: 1, 12: 0xff, 13: a[13], 14: a[14], 15: a[15]}
 }
 
-// GroupMAC is where frames to the IPv6 multicast address a go (RFC 2464, 7).
-func (a Addr) GroupMAC() MAC { return MAC{0x33, 0x33, a[12], a[13], a[14], a[15]} }
+// GroupMAC is where frames to the multicast address a go (RFC 1112, 6.4; RFC 2464, 7).
+func (a Addr) GroupMAC() MAC {
+	if a.Is4() {
+		return MAC{1, 0, 0x5e, a[13] & 0x7f, a[14], a[15]}
+	}
+	return MAC{0x33, 0x33, a[12], a[13], a[14], a[15]}
+}
 
 // LinkLocal is the link-local address of a station by its modified EUI-64 (RFC 4291, appendix A).
 func LinkLocal(m MAC) Addr {

@@ -25,6 +25,7 @@ const (
 	DropReassemblyFull    // a datagram gave way to a newer one, or its fragment found no room
 	DropReassemblyTimeout // a datagram that did not become whole in time
 	DropBadMLD            // RFC 3810, 5.1.14 and 6.2
+	DropBadIGMP           // RFC 3376, 9, and its like
 	DropMax
 )
 
@@ -51,6 +52,7 @@ var dropNames = [DropMax]string{
 	DropReassemblyFull:    "reassembly_full",
 	DropReassemblyTimeout: "reassembly_timeout",
 	DropBadMLD:            "bad_mld",
+	DropBadIGMP:           "bad_igmp",
 }
 
 // String is the reason's name in metrics.

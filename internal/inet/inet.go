@@ -29,6 +29,7 @@ package inet
 // IP protocol numbers.
 const (
 	ProtoICMP   = 1
+	ProtoIGMP   = 2
 	ProtoTCP    = 6
 	ProtoUDP    = 17
 	ProtoICMPv6 = 58

@@ -51,7 +51,8 @@ func ParseIPv4(b []byte, checksumGood bool) (h IPv4, payload []byte, d Drop) {
 	if !checksumGood && !headerSumGood(b, p, hdrLen) {
 		return h, nil, DropChecksum
 	}
-	if !isStationV4(binary.BigEndian.Uint32(p[12:16])) {
+	if source := binary.BigEndian.Uint32(p[12:16]); !isStationV4(source) &&
+		!(source == 0 && p[9] == ProtoIGMP) { // a switch without an address asks so (RFC 4541, 2.1.1)
 		return h, nil, DropSource
 	}
 	h.parse(p, hdrLen, totalLen)

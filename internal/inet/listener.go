@@ -9,13 +9,13 @@ import (
 // so included. ListenSourcesMax is how many sources of a Query are remembered for each; a Query for
 // more is answered for all sources.
 const (
-	ListenMax        = 24
+	ListenMax        = 88
 	ListenSourcesMax = 24
 )
 
-// ListenerRoom is what Output wants at least: a Report on all groups. One on a group with all its
-// sources is shorter.
-const ListenerRoom = RouterAlertLen + mldReportLen + ListenMax*mldRecordLen
+// ListenerRoom is what Output wants at least: a Report on some groups, which is longer than one on
+// a group with all its sources.
+const ListenerRoom = RouterAlertLen + mldReportLen + 24*mldRecordLen
 
 // The numbers of RFC 3810, 9 and RFC 2710, 7.
 const (
@@ -34,11 +34,14 @@ const (
 // speaks MLDv1 is there it speaks MLDv1 (RFC 3810, 8.2.1; RFC 2710). All groups are wanted from
 // every source (filter mode EXCLUDE, no source). All-nodes is never reported (RFC 3810, 6).
 //
+// Of IPv4 the same is IGMPv3 (RFC 3376), and IGMPv2 (RFC 2236) takes the place of MLDv1.
+//
 //	Join, Leave, Renew ─► change: Report at once, and again at random ─┐
 //	Query ──────────────► answer: Report after a random delay ─────────┴─► Output
 //
 // It has neither clock nor I/O: time is an argument in nanoseconds. One goroutine.
 type Listener struct {
+	four       bool // of IPv4: IGMP
 	groups     []listened
 	source     Addr
 	anonymous  bool // Reports were sent without a source
@@ -46,6 +49,7 @@ type Listener struct {
 	intervalNs int64 // of Queries
 	olderTo    int64 // an MLDv1 router is taken to be present until then; 0: there is none
 	answerAt   int64 // to a General Query, in MLDv2
+	answerFrom int   // groups before this one are in that answer already
 	answeredAt int64
 	rng        uint64
 	stats      ListenerStats
@@ -71,16 +75,25 @@ type listened struct {
 	last     bool // in MLDv1, we were the last to report it
 }
 
-// NewListener is a Listener of no group. seed is of its random delays.
-func NewListener(seed uint64) *Listener {
+// NewListener is a Listener of no group, of IPv4 or IPv6. seed is of its random delays.
+func NewListener(seed uint64, four bool) *Listener {
 	groups := make([]listened, ListenMax)
 	for i := range groups {
 		groups[i].sources = make([]Addr, 0, ListenSourcesMax)
 	}
 	return &Listener{
-		groups: groups[:0], robustness: listenRobustness, intervalNs: listenIntervalNs,
+		four: four, groups: groups[:0], robustness: listenRobustness, intervalNs: listenIntervalNs,
 		answerAt: listenNever, answeredAt: -listenSecond, rng: seed | 1,
 	}
+}
+
+// Add counts those of b, too.
+func (s *ListenerStats) Add(b ListenerStats) {
+	s.Reports += b.Reports
+	s.Queries += b.Queries
+	s.Suppressed += b.Suppressed
+	s.Overflows += b.Overflows
+	s.Older = s.Older || b.Older
 }
 
 // Stats is what has happened.
@@ -257,7 +270,7 @@ func (l *Listener) heedTime(now int64) {
 
 // cancel drops all that is to be said, as the version changes (RFC 3810, 8.2.1).
 func (l *Listener) cancel() {
-	l.answerAt = listenNever
+	l.answerAt, l.answerFrom = listenNever, 0
 	for i := len(l.groups) - 1; i >= 0; i-- {
 		g := &l.groups[i]
 		if g.users == 0 {
@@ -281,26 +294,32 @@ func (l *Listener) Deadline() int64 {
 	return min(max(answer, l.answeredAt+listenAnswerGapNs), change)
 }
 
-// Output writes the next message that is due, with the Hop-by-Hop header in front of it, into b,
-// which has room for ListenerRoom octets at least, and returns its destination and length; 0:
-// nothing is due. The hop limit is MLDHopLimit.
+// Output writes the next message that is due into b, which has room for ListenerRoom octets at
+// least, and returns its destination and length; 0: nothing is due. The hop limit is MLDHopLimit.
+// MLD's has the Hop-by-Hop header in front of it; with IGMP's, the IP header has the Router Alert.
 func (l *Listener) Output(now int64, b []byte) (dst Addr, n int) {
 	l.heedTime(now)
 	if l.Deadline() > now {
 		return dst, 0
 	}
+	at := 0
+	if !l.four {
+		at = RouterAlertLen
+	}
 	if l.olderTo != 0 {
-		dst, n = l.output1(now, b[RouterAlertLen:])
+		dst, n = l.output1(now, b[at:])
 	} else {
-		dst, n = l.output2(now, b[RouterAlertLen:])
+		dst, n = l.output2(now, b[at:])
 	}
 	if n == 0 {
 		return dst, 0
 	}
-	putRouterAlert(b)
+	if !l.four {
+		putRouterAlert(b)
+	}
 	l.anonymous = l.anonymous || l.source.IsUnspecified()
 	l.stats.Reports++
-	return dst, RouterAlertLen + n
+	return dst, at + n
 }
 
 // output1 writes a Report or a Done of MLDv1: one group each.
@@ -312,7 +331,9 @@ func (l *Listener) output1(now int64, b []byte) (dst Addr, n int) {
 		case g.users == 0:
 			group, last := g.group, g.last
 			l.forget(i)
-			if last {
+			if last && l.four {
+				return AllRouters4, putIGMP2(b, MLDDone, group)
+			} else if last {
 				return AllRouters, putMLD1(b, MLDDone, l.source, AllRouters, group)
 			}
 			i--
@@ -333,6 +354,9 @@ func (l *Listener) report1(now int64, g *listened, b []byte) (dst Addr, n int) {
 		l.answeredAt = now
 	}
 	g.answerAt, g.last = listenNever, true
+	if l.four {
+		return g.group, putIGMP2(b, MLDReport1, g.group)
+	}
 	return g.group, putMLD1(b, MLDReport1, l.source, g.group, g.group)
 }
 
@@ -357,18 +381,24 @@ func (l *Listener) longestDue(now int64) (first *listened) {
 // output2 writes a Report of MLDv2: of changes, else the answer to a General Query, else answers to
 // others, longest due first. What finds no room stays due.
 func (l *Listener) output2(now int64, b []byte) (dst Addr, n int) {
-	r := reportWriter{b: b, n: mldReportLen}
+	r := reportWriter{b: b, n: mldReportLen, four: l.four}
 	l.putChanges(now, &r)
 	soon := l.answeredAt+listenAnswerGapNs > now
 	if r.records == 0 && !soon && l.answerAt <= now {
-		l.putState(&r)
-		l.answerAt, l.answeredAt = listenNever, now
+		l.answeredAt = now
+		if l.putState(&r) {
+			l.answerAt = listenNever
+		}
 	}
 	if r.records == 0 && !soon {
 		l.putAnswers(now, &r)
 	}
 	if r.records == 0 {
 		return dst, 0
+	}
+	if l.four {
+		putIGMPReport(b[:r.n], r.records)
+		return AllIGMPRouters, r.n
 	}
 	putMLDReport(b[:r.n], r.records, l.source)
 	return AllMLDRouters, r.n
@@ -393,13 +423,16 @@ func (l *Listener) putChanges(now int64, r *reportWriter) {
 	}
 }
 
-// putState writes a Current State Record of each group.
-func (l *Listener) putState(r *reportWriter) {
-	for i := range l.groups {
-		if g := &l.groups[i]; g.users > 0 {
-			r.put(recordIsExclude, g.group, nil)
+// putState writes a record for each group; false: there was no room for some, which are to follow.
+func (l *Listener) putState(r *reportWriter) bool {
+	for ; l.answerFrom < len(l.groups); l.answerFrom++ {
+		g := &l.groups[l.answerFrom]
+		if g.users > 0 && !r.put(recordIsExclude, g.group, nil) {
+			return false
 		}
 	}
+	l.answerFrom = 0
+	return true
 }
 
 // putAnswers writes a Current State Record of each group that was asked for. Where sources were
@@ -422,14 +455,19 @@ type reportWriter struct {
 	b       []byte
 	n       int
 	records int
+	four    bool
 }
 
 // put appends a record; false: there is no room.
 func (r *reportWriter) put(typ uint8, group Addr, sources []Addr) bool {
-	if mldRecordLen+len(sources)*addrLen > len(r.b)-r.n {
+	switch room := len(r.b) - r.n; {
+	case r.four && igmpRecordLen+len(sources)*addr4Len <= room:
+		r.n += putIGMPRecord(r.b[r.n:], typ, group, sources)
+	case !r.four && mldRecordLen+len(sources)*addrLen <= room:
+		r.n += putMLDRecord(r.b[r.n:], typ, group, sources)
+	default:
 		return false
 	}
-	r.n += putMLDRecord(r.b[r.n:], typ, group, sources)
 	r.records++
 	return true
 }
@@ -458,6 +496,9 @@ func (l *Listener) find(group Addr) *listened {
 
 // forget drops group i, and keeps the memory of its sources for another.
 func (l *Listener) forget(i int) {
+	if i < l.answerFrom {
+		l.answerFrom--
+	}
 	last := len(l.groups) - 1
 	sources := l.groups[i].sources
 	copy(l.groups[i:], l.groups[i+1:])

@@ -36,7 +36,8 @@ const (
 var AllMLDRouters = Addr{0xff, 2, 15: 0x16}
 
 // MLD is a parsed message of multicast listener discovery. The fields below Group are a Query's.
-// Its sources alias the octets that were parsed.
+// Its sources alias the octets that were parsed. IGMP's messages are read as those of MLD that mean
+// the same: ParseIGMP.
 type MLD struct {
 	Type  uint8
 	Group Addr // ::, in a Query: of all groups
@@ -46,13 +47,24 @@ type MLD struct {
 	Robustness  int    // QRV; 0: not said, as always in MLDv1
 	IntervalSec uint32 // QQIC; 0: not said
 	sources     []byte
+	four        bool // IPv4's
 }
 
 // Sources is how many sources a Multicast Address and Source Specific Query asks for.
-func (m *MLD) Sources() int { return len(m.sources) / addrLen }
+func (m *MLD) Sources() int {
+	if m.four {
+		return len(m.sources) / addr4Len
+	}
+	return len(m.sources) / addrLen
+}
 
 // Source is one of them.
-func (m *MLD) Source(i int) Addr { return Addr(m.sources[i*addrLen:]) }
+func (m *MLD) Source(i int) Addr {
+	if m.four {
+		return AddrFrom4([4]byte(m.sources[i*addr4Len:]))
+	}
+	return Addr(m.sources[i*addrLen:])
+}
 
 // ParseMLD reads and validates a Query, or a Report or Done of MLDv1, b being the ICMPv6 part of a
 // packet from src to dst that came with hopLimit. alert says that the packet has the Router Alert

@@ -183,7 +183,7 @@ func FuzzParseMLD(f *testing.F) {
 		for i := range m.Sources() {
 			_ = m.Source(i)
 		}
-		l := NewListener(seed)
+		l := NewListener(seed, false)
 		l.Join(0, group1)
 		l.Join(0, group2)
 		l.SetSource(0, LinkLocal(stationMAC))

@@ -53,8 +53,8 @@ func (h *Host) IsLocal(a *inet.Addr) bool {
 	return false
 }
 
-// IsMember says whether we listen to a group: all-nodes, and the solicited-node groups of our
-// addresses (RFC 4861 section 7.2.1), tentative ones included.
+// IsMember says whether we listen to a group of IPv6 by ourselves: all-nodes, and the
+// solicited-node groups of our addresses (RFC 4861 section 7.2.1), tentative ones included.
 func (h *Host) IsMember(group *inet.Addr) bool {
 	if *group == inet.AllNodes {
 		return true
@@ -62,6 +62,16 @@ func (h *Host) IsMember(group *inet.Addr) bool {
 	for i := range h.addrs {
 		l := &h.addrs[i]
 		if !l.Addr.Is4() && l.State != Duplicate && l.Addr.SolicitedNode() == *group {
+			return true
+		}
+	}
+	return false
+}
+
+// Speaks says whether an address of IPv4, or of IPv6, may be used.
+func (h *Host) Speaks(four bool) bool {
+	for i := range h.addrs {
+		if l := &h.addrs[i]; l.State == Usable && l.Addr.Is4() == four {
 			return true
 		}
 	}

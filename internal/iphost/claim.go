@@ -127,6 +127,7 @@ func (h *Host) stepAddrs(now int64) (work int) {
 				h.claim(now, l)
 			}
 		}
+		h.renew(now)
 	}
 	for i := range h.addrs {
 		l := &h.addrs[i]

@@ -14,7 +14,7 @@
 //	nd.go          neighbour discovery and router advertisements
 //	claim.go       an address is claimed, announced and defended
 //	shared.go      decisions about an address that several Hosts share
-//	listen.go      multicast listener discovery
+//	listen.go      multicast listener discovery, IGMP
 //	ndsend.go      solicitations and advertisements that we send
 //	address.go     our addresses; the choice of a source address
 //	route.go       next hops and path MTUs

@@ -5,7 +5,7 @@ import "math"
 // schedule computes when Expire has something to do.
 func (h *Host) schedule(now int64) {
 	at := min(h.routes.Deadline(), h.paths.Deadline(), h.fragments.Deadline(), h.rsAt, h.linkUps.at,
-		h.reroutes.at, max(h.listener.Deadline(), h.listenAt))
+		h.reroutes.at, h.listenDeadline())
 	for i := range h.addrs {
 		a := &h.addrs[i]
 		if a.defend {
@@ -16,6 +16,11 @@ func (h *Host) schedule(now int64) {
 		}
 	}
 	h.dueAt = at
+}
+
+// listenDeadline is when tellListening has something to send.
+func (h *Host) listenDeadline() int64 {
+	return max(min(h.listener.Deadline(), h.listener4.Deadline()), h.listenAt)
 }
 
 // stepAt is when the next step of l may be taken.

@@ -123,8 +123,10 @@ type Host struct {
 	claimedAt int64  // when the checks of the newest address began
 	goneSeen  uint32 // Shared.gone, as far as it was heeded
 
-	listener *inet.Listener
-	listenAt int64 // not before: there was no room
+	groups    []inet.Addr    // of Join
+	listener  *inet.Listener // of IPv6
+	listener4 *inet.Listener
+	listenAt  int64 // not before: there was no room
 
 	arp inet.ARP // the message in hand
 	nd  inet.ND
@@ -139,7 +141,9 @@ func New(cfg Config, now int64, link Link, neighbours Neighbours) *Host {
 		routes: inet.NewRoutes(), reroutes: newLimiter(), paths: inet.NewPathMTU(cfg.PathMTU),
 		fragments: inet.NewReassembly(cfg.Reassembly), ident: inet.NewIdentification(),
 		errors: inet.NewBucket(now, cfg.ErrorsMax), rsAt: math.MaxInt64, quietTo: never,
-		linkUps: newLimiter(), claimedAt: never, listener: inet.NewListener(cfg.Seed), listenAt: never,
+		linkUps: newLimiter(), claimedAt: never, groups: make([]inet.Addr, 0, GroupsMax),
+		listener: inet.NewListener(cfg.Seed, false), listener4: inet.NewListener(cfg.Seed, true),
+		listenAt: never,
 	}
 	for _, prefix := range cfg.Addrs {
 		h.add(now, prefix)
@@ -154,8 +158,12 @@ func New(cfg Config, now int64, link Link, neighbours Neighbours) *Host {
 // Counters are what h has done.
 func (h *Host) Counters() *Counters { return &h.n }
 
-// Listener counts multicast listener discovery.
-func (h *Host) Listener(now int64) inet.ListenerStats { return h.listener.Stats(now) }
+// Listener counts multicast listener discovery, and IGMP.
+func (h *Host) Listener(now int64) inet.ListenerStats {
+	all := h.listener.Stats(now)
+	all.Add(h.listener4.Stats(now))
+	return all
+}
 
 // HasNews says whether TakeNews has something to tell.
 func (h *Host) HasNews() bool { return h.news != 0 }

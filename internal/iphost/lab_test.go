@@ -155,6 +155,10 @@ func aboutAddrs(f []byte) (s saying, ok bool) {
 		}
 		return s, true
 	}
+	if ip, m, drop := inet.ParseIPv4(b, false); drop == inet.DropNone && ip.Proto == inet.ProtoIGMP {
+		s.what, s.about = "report", ip.Src.String()+reported4(m)
+		return s, true
+	}
 	ip, m, drop := inet.ParseIPv6(b)
 	if eth.Type != inet.EtherTypeIPv6 || drop != inet.DropNone {
 		return s, false
@@ -201,6 +205,19 @@ func reported(b []byte) (text string) {
 	return text
 }
 
+// reported4 is the same of IGMP.
+func reported4(b []byte) (text string) {
+	if b[0] != 0x22 {
+		return fmt.Sprintf(" v2 %x %s", b[0], inet.AddrFrom4([4]byte(b[4:8])))
+	}
+	for i := range int(binary.BigEndian.Uint16(b[6:8])) {
+		r := b[8+8*i:]
+		text += map[byte]string{2: " is ", 3: " not ", 4: " to "}[r[0]]
+		text += inet.AddrFrom4([4]byte(r[4:8])).String()
+	}
+	return text
+}
+
 func shortGroup(a inet.Addr) string { return strings.TrimPrefix(a.String(), "ff02::1:ff") }
 
 // said is what was said about an address, and when since the beginning.
@@ -232,6 +249,13 @@ func (s *station) hear(f []byte) inet.Drop {
 	defer func() { s.told |= s.TakeNews() }()
 	if eth.Type == inet.EtherTypeARP {
 		return s.ARP(s.now, b)
+	}
+	if eth.Type == inet.EtherTypeIPv4 {
+		ip, m, drop := inet.ParseIPv4(b, false)
+		if drop == inet.DropNone {
+			drop = s.IGMP(s.now, &ip, b[inet.IPv4Len:ip.HdrLen], m)
+		}
+		return drop
 	}
 	ip, m, drop := inet.ParseIPv6(b)
 	if drop != inet.DropNone || !s.IsMember(&ip.Dst) && !s.IsLocal(&ip.Dst) {

@@ -1,6 +1,7 @@
 package iphost
 
 import (
+	"encoding/binary"
 	"slices"
 	"strings"
 	"testing"
@@ -180,4 +181,72 @@ func TestReportWaitsForRoom(t *testing.T) {
 	s.full = false
 	s.pass(20 * second)
 	require.Equal(t, twice("fe80::ff:fe00:2 to 00:9 to 00:2"), s.reports())
+}
+
+// query4 is an IGMP message of a querier.
+func query4(t *testing.T, dst inet.Addr, text string) []byte {
+	m := unhex(t, text)
+	binary.BigEndian.PutUint16(m[2:], inet.Checksum(m, 0))
+	f := make([]byte, inet.EthernetLen+inet.IGMPHeaderLen, 100)
+	eth := inet.Ethernet{Dst: dst.GroupMAC(), Src: rivalMAC, Type: inet.EtherTypeIPv4}
+	eth.Put(f)
+	inet.PutIGMPHeader(f[inet.EthernetLen:], other, dst, len(m))
+	return append(f, m...)
+}
+
+// What the caller joins is reported, of IPv4 by IGMP from our address, and anew after the link came
+// up; Queries are answered for it, in the querier's version; what is left is said, and at the end
+// at once. Groups that all nodes have, or that stay in a host, are not reported. There are
+// GroupsMax.
+func TestGroupsOfTheCaller(t *testing.T) {
+	s := newStation(t, func(cfg *Config) { with6(cfg); unchecked(cfg) })
+	s.pass(20 * second)
+	s.forget()
+	four, six := addr("239.1.2.3"), addr("ff05::77")
+	silent := []inet.Addr{inet.AllNodes, inet.AllNodes4, addr("ff01::1"), addr("ff00::1")}
+	for _, g := range append([]inet.Addr{four, six}, silent...) {
+		require.False(t, s.Joined(&g))
+		require.True(t, s.Join(s.now, g))
+		require.True(t, s.Joined(&g))
+	}
+	heard := func(want ...string) {
+		t.Helper()
+		s.pass(20 * second)
+		require.ElementsMatch(t, want, s.reports())
+		s.forget()
+	}
+	to4, to6 := "10.0.0.2 to 239.1.2.3", "fe80::ff:fe00:2 to ff05::77"
+	heard(to4, to4, to6, to6)
+	s.LinkUp(s.now)
+	again := "fe80::ff:fe00:2 to 00:2 to ff05::77"
+	heard(to4, to4, again, again)
+
+	require.Equal(t, inet.DropNone,
+		s.hear(query4(t, inet.AllNodes4, "11 0a 0000 00000000 02 7d 0000")))
+	heard("10.0.0.2 is 239.1.2.3")
+	require.Equal(t, inet.DropBadIGMP,
+		s.hear(query4(t, addr("239.1.2.4"), "11 0a 0000 00000000 02 7d 0000")))
+	heard()
+	require.Equal(t, inet.DropNone, s.hear(query4(t, four, "11 0a 0000 ef010203")))
+	heard("10.0.0.2 v2 16 239.1.2.3")
+	require.True(t, s.Listener(s.now).Older)
+	s.pass(260 * second)
+	s.forget()
+
+	s.Leave(s.now, six)
+	s.Leave(s.now, six)
+	require.False(t, s.Joined(&six))
+	heard("fe80::ff:fe00:2 not ff05::77", "fe80::ff:fe00:2 not ff05::77")
+	s.LeaveAll(s.now)
+	require.Equal(t, []string{"10.0.0.2 not 239.1.2.3"}, s.reports())
+	s.pass(20 * second)
+
+	for i := range GroupsMax {
+		require.True(t, s.Join(s.now, inet.AddrFrom4([4]byte{239, 0, 0, byte(i)})))
+	}
+	require.False(t, s.Join(s.now, four))
+	s.forget()
+	s.LinkUp(s.now)
+	s.pass(20 * second)
+	require.Len(t, s.reports(), 2*2, "64 groups, and our own of IPv6")
 }
