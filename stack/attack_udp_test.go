@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"encoding/binary"
 	"net/netip"
 
 	"github.com/stretchr/testify/require"
@@ -94,4 +95,45 @@ var udpFloods = []flood{{
 		droppedInet(inet.DropSource)(s, n, before, sent)
 		require.Zero(s.t, s.mailbox.received)
 	},
+}, {
+	name: "datagrams to groups that nobody wants", begin: answers,
+	frame: func(s *siege) []byte {
+		return s.toGroup(byte(s.r.Uint32()), inet.ProtoUDP, make([]byte, 64))
+	},
+	check: droppedInet(inet.DropNotOurs),
+}, {
+	name: "Queries for 64 groups, one by one and for all", begin: func(s *siege) {
+		for i := range 64 {
+			require.NoError(s.t, s.b.JoinGroup(inet.AddrFrom4([4]byte{239, 0, 0, byte(i)})))
+		}
+	},
+	frame: func(s *siege) []byte {
+		q := []byte{0x11, 0, 0, 0, 239, 0, 0, byte(s.r.IntN(64)), 2, 125, 0, 0}
+		if s.r.IntN(2) == 0 {
+			q = []byte{0x11, 0, 0, 0, 0, 0, 0, 0, 2, 125, 0, 0}
+		}
+		return s.toGroup(q[7], inet.ProtoIGMP, q)
+	},
+	check: func(s *siege, n, before Counters, sent uint64) {
+		require.Equal(s.t, sent, n.Listener.Queries-before.Listener.Queries)
+		require.LessOrEqual(s.t, n.Listener.Reports-before.Listener.Reports,
+			uint64(siegeTicks*tickNs/(second/100)+4))
+	},
 }}
+
+// toGroup is what mallory sends to 239.0.0.x; IGMP, of a Query, to where that belongs.
+func (s *siege) toGroup(x byte, proto uint8, b []byte) []byte {
+	dst := inet.AddrFrom4([4]byte{239, 0, 0, x})
+	if proto == inet.ProtoUDP {
+		return packet(mallory, dst.GroupMAC(), elsewhere, dst.Netip(), proto, b)
+	}
+	if b[4] == 0 {
+		dst = inet.AllNodes4
+	}
+	binary.BigEndian.PutUint16(b[2:], inet.Checksum(b, 0))
+	f := make([]byte, inet.EthernetLen+inet.IGMPHeaderLen)
+	eth := inet.Ethernet{Dst: dst.GroupMAC(), Src: mallory, Type: inet.EtherTypeIPv4}
+	eth.Put(f)
+	inet.PutIGMPHeader(f[inet.EthernetLen:], inet.AddrFrom(elsewhere), dst, len(b))
+	return append(f, b...)
+}

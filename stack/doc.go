@@ -47,6 +47,7 @@
 //	rx_ipv6.go           IPv6 and its extension headers
 //	rx_fragment.go       fragments of either
 //	rx_tcp.go            the TCP header
+//	rx_group.go          groups: joined and left, and what comes to them
 //	rx_udp.go            UDP: its ports, and what comes there
 //	rx_icmp.go           ICMP messages
 //	rx_coalesce.go       joins frames with consecutive octets to one segment

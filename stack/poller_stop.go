@@ -22,6 +22,7 @@ func (p *Poller) shutdown() {
 			p.finish(c)
 		}
 	}
+	p.host.LeaveAll(p.now)
 	p.tx.flush(p.now)
 	p.leavers.tellLeft(p.now, true)
 	p.abandonFrames()

@@ -15,6 +15,9 @@ func (r *receiver) ipv6(now int64, b mem.Buf, src inet.MAC, packet []byte, group
 	multicast := ip.Dst.IsMulticast()
 	switch {
 	case drop != inet.DropNone:
+	case multicast && ip.NextHeader == inet.ProtoUDP:
+		return r.groupDatagram(b, &ip.Src, &ip.Dst, ip.TrafficClass, payload,
+			flags&mem.RxChecksumGood != 0)
 	case multicast && !r.host.IsMember(&ip.Dst), !multicast && (group || !r.host.IsLocal(&ip.Dst)):
 		drop = inet.DropNotOurs
 	case r.host.IsLocal(&ip.Src):

@@ -121,7 +121,7 @@ func (r *receiver) frame(now int64, b mem.Buf) found {
 	switch {
 	case eth.Type == inet.EtherTypeIPv4:
 		if group {
-			return r.drop(inet.DropNotOurs)
+			return r.group4(now, b, &eth, payload)
 		}
 		return r.ipv4(now, b, eth.Src, payload)
 	case eth.Type == inet.EtherTypeIPv6 && r.host.HasIPv6():

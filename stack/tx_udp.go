@@ -22,19 +22,23 @@ const (
 
 // SendUDP sends one datagram, whose octets are those of parts; d.Octets is not looked at. Poller
 // goroutine, for Config.OnTurn: it leaves in this Turn. It is not fragmented, and the remote end is
-// not an address of ours.
+// not an address of ours. To a group it goes with a TTL of 1, and does not come back here.
 func (p *Poller) SendUDP(d *Datagram, parts [][]byte) Sent {
 	n := inet.UDPLen
 	for _, b := range parts {
 		n += len(b)
 	}
-	hop, ok := p.host.Route(p.now, d.Remote)
+	group := d.Remote.IsMulticast()
+	hop, ok := d.Remote, true
+	if !group {
+		hop, ok = p.host.Route(p.now, d.Remote)
+	}
 	if !ok || p.stopped || n+iphost.IPLen(&d.Remote) > p.host.LinkMTU(&d.Remote) ||
 		d.Local.Is4() != d.Remote.Is4() || !p.host.IsLocal(&d.Local) || p.host.IsLocal(&d.Remote) ||
-		!p.host.Possible(&d.Remote) {
+		!group && !p.host.Possible(&d.Remote) {
 		return SentNever
 	}
-	if known, full := p.neighbours.Knows(&hop); !known {
+	if known, full := p.neighbours.Knows(&hop); !known && !group {
 		switch {
 		case p.lost.has(p.now, &hop):
 			return SentNever
@@ -56,8 +60,16 @@ func (p *Poller) SendUDP(d *Datagram, parts [][]byte) Sent {
 	}
 	h := inet.UDP{SrcPort: d.LocalPort, DstPort: d.RemotePort, Length: n}
 	h.Put(payload, &d.Local, &d.Remote)
-	x.putPacket(b, &d.Local, &d.Remote, inet.ProtoUDP, d.TOS, p.host.HopLimit(&d.Remote), n)
-	x.meta[b] = bufMeta{conn: noConn, freeAfter: true}
+	ttl := uint8(groupTTL)
+	if !group {
+		ttl = p.host.HopLimit(&d.Remote)
+	}
+	x.putPacket(b, &d.Local, &d.Remote, inet.ProtoUDP, d.TOS, ttl, n)
+	x.meta[b] = bufMeta{conn: noConn, freeAfter: true, queued: group}
+	if group {
+		x.batch(b, d.Remote.GroupMAC())
+		return SentOut
+	}
 	x.forgetHop()
 	x.send(p.now, b, hop)
 	return SentOut

@@ -90,7 +90,10 @@ func TestUDPNotSent(t *testing.T) {
 			{ours, theirs, mtu, SentOut}, {ours, theirs, append(mtu, 0), SentNever},
 			{theirs, theirs, nil, SentNever}, {ours, ours, nil, SentNever},
 			{ours, inet.AddrFrom(addr6(1)), nil, SentNever},
-			{ours, inet.AddrFrom(netip.MustParseAddr("224.0.0.1")), nil, SentNever},
+			{ours, inet.AddrFrom(netip.MustParseAddr("224.0.0.1")), mtu, SentOut},
+			{ours, inet.AddrFrom(netip.MustParseAddr("224.0.0.1")), append(mtu, 0), SentNever},
+			{theirs, inet.AddrFrom(netip.MustParseAddr("224.0.0.1")), nil, SentNever},
+			{ours, inet.AddrFrom(netip.MustParseAddr("ff05::1")), nil, SentNever},
 			{ours, inet.AddrFrom(netip.MustParseAddr("192.0.2.1")), nil, SentNever},
 		} {
 			d := Datagram{Local: x.local, Remote: x.remote, LocalPort: 7, RemotePort: 9}

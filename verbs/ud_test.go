@@ -121,6 +121,33 @@ func TestMckey(t *testing.T) {
 	}
 }
 
+// The same over our own stack at both ends, whatever the number of Pollers.
+func TestMckeyOnMemif(t *testing.T) {
+	for name, x := range map[string]struct{ flags, group, server, client string }{
+		"IPv4":       {"", "239.77.3.1", "10.9.0.1", "10.9.0.2"},
+		"IPv6":       {"", "ff05::77:1", "fd77::1", "fd77::2"},
+		"two queues": {" --queues 2", "239.77.3.1", "10.9.0.1", "10.9.0.2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t)
+			prefix := map[bool]string{true: "/64", false: "/24"}[strings.Contains(x.server, ":")]
+			cable := "--device roce --pmd memif --no-dad --socket " +
+				filepath.Join(t.TempDir(), "memif") + x.flags
+			run := func(flags, at, send string) *netlab.Process {
+				return l.runOn(cable+flags+" --addr "+at+prefix, "rdmacm-utils",
+					strings.Fields("mckey -m "+x.group+" -b "+at+send)...)
+			}
+			server := run(" --role server", x.server, "")
+			server.Expect(t, 1, "^rnicd: group .* is joined at ")
+			client := run("", x.client, " -s")
+			for _, p := range []*netlab.Process{client, server} {
+				require.Zero(t, p.Wait(t), "%s\nserver:\n%s", p, server)
+				p.Expect(t, 1, "^return status 0$")
+			}
+		})
+	}
+}
+
 // The rsockets of librdmacm over datagrams: to a server that counts, and to one that echoes, until
 // the client ends. The server does not end by itself.
 func TestUdpong(t *testing.T) {

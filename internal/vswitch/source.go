@@ -23,6 +23,9 @@ func (m *port) source(h *headers) Reason {
 			(h.upper[0] == icmpRedirect || h.upper[0] == icmpRouter) {
 			return Router
 		}
+		if h.proto == inet.ProtoIGMP && len(h.upper) > 0 && h.upper[0] == igmpQuery {
+			return Router // as of MLD, below
+		}
 	case kindIPv6:
 		if reason := s.source6(h); reason != Passed {
 			return reason
@@ -39,6 +42,7 @@ func (m *port) source(h *headers) Reason {
 const (
 	icmpRedirect = 5
 	icmpRouter   = 9 // Router Advertisement (RFC 1256)
+	igmpQuery    = 0x11
 )
 
 // sourceARP: a sender is what the station is, and one that is looking for another with its

@@ -485,6 +485,7 @@ func (e *Engine) leave() {
 			e.acknowledgeAll()
 			return
 		}
+		e.leaveGroups()
 		e.winding.Wait()
 		for i := range e.qps {
 			if q := e.qps[i].Load(); q != nil && q.ud == nil {

@@ -9,22 +9,23 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/internal/owned"
+	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
 
 // Multicast (docs/adr/0048-datagrams.md): a datagram to a group goes to a port that all processes
 // share, and to the number that InfiniBand has for it. Each process has a socket for each group
-// that a queue pair of its own is attached to.
+// that a queue pair of its own is attached to; our own stack joins it instead.
 const (
 	groupPort   = slotPort - 1
 	groupNumber = 0xffffff
-	groupsMax   = ring.GroupsMax // of a process: a socket each
+	groupsMax   = ring.GroupsMax // of a process
 )
 
 // udGroup is a group with the queue pairs that are attached to it.
 type udGroup struct {
 	members []*ud
-	socket  *udSocket
+	socket  *udSocket // nil over our own stack
 }
 
 // group makes or finds one, which is joined at the interface of an address. slotting is locked.
@@ -35,20 +36,23 @@ func (e *Engine) group(g gid, via netip.Addr) (*udGroup, error) {
 		return nil, syscall.EINVAL
 	case p == nil:
 		return nil, syscall.EINVAL // there is no queue pair for datagrams
-	case e.ownTCP:
-		return nil, syscall.EOPNOTSUPP
 	case p.groups[g] != nil:
 		return p.groups[g], nil
 	case len(p.groups) >= groupsMax:
 		return nil, syscall.ENOMEM
 	}
-	s, err := p.join(g, via)
+	group := &udGroup{}
+	var err error
+	if e.ownTCP {
+		err = p.joinStack(g)
+	} else {
+		group.socket, err = p.join(g, via)
+	}
 	if err != nil {
 		e.tellLog("group %v at %v: %v", netip.AddrFrom16(g).Unmap(), via, err)
 		return nil, err
 	}
-	group := &udGroup{socket: s}
-	e.whenQuiet(func() { p.groups[g] = group })
+	e.whenUDQuiet(func() { p.groups[g] = group })
 	e.tellLog("group %v is joined at %v", netip.AddrFrom16(g).Unmap(), via)
 	return group, nil
 }
@@ -61,7 +65,7 @@ func (e *Engine) attach(u *ud, g gid, via netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	e.whenQuiet(func() {
+	e.whenUDQuiet(func() {
 		if !slices.Contains(group.members, u) {
 			group.members = append(group.members, u)
 		}
@@ -96,15 +100,49 @@ func (e *Engine) detachAll(u *ud) {
 }
 
 func (e *Engine) leaveGroup(u *ud, g gid, group *udGroup) {
-	e.whenQuiet(func() {
+	e.whenUDQuiet(func() {
 		group.members = slices.DeleteFunc(group.members, func(o *ud) bool { return o == u })
 		if len(group.members) == 0 {
 			delete(e.udPort.groups, g)
+			if group.socket == nil {
+				e.poller.LeaveGroup(stack.Addr(g))
+			}
 		}
 	})
-	if len(group.members) == 0 {
+	if len(group.members) == 0 && group.socket != nil {
 		group.socket.close()
 	}
+}
+
+// joinStack has our own stack receive what is for a group, of which it has one port for all.
+func (p *udPort) joinStack(g gid) (err error) {
+	p.engine.whenUDQuiet(func() {
+		s := p.carrier.(*udStack)
+		if !s.grouped {
+			err = s.poller.ListenUDP(groupPort, s)
+			s.grouped = err == nil
+		}
+		if err == nil {
+			err = s.poller.JoinGroup(stack.Addr(g))
+		}
+	})
+	return err
+}
+
+// leaveGroups is for the end of a program: switches are told that no more is wanted. It returns
+// when they have been.
+func (e *Engine) leaveGroups() {
+	e.slotting.Lock()
+	defer e.slotting.Unlock()
+	if e.udPort == nil || len(e.udPort.groups) == 0 {
+		return
+	}
+	e.whenUDQuiet(func() {
+		for g := range e.udPort.groups {
+			e.poller.LeaveGroup(stack.Addr(g))
+		}
+	})
+	e.whenUDQuiet(func() {}) // the Turn of the first has sent it
 }
 
 // join makes the socket of a group. It is bound to the group's address, so that it receives
@@ -208,9 +246,6 @@ func (e *Engine) joined(id *cmID, c *call) error {
 	at, err := addrOf(c.data)
 	if err != nil || !at.Addr().IsMulticast() {
 		return syscall.EINVAL
-	}
-	if e.ownTCP {
-		return syscall.EOPNOTSUPP
 	}
 	id.mu.Lock()
 	local := id.local.Addr()

@@ -8,13 +8,14 @@ import (
 // udStack is the port over our own stack: on its first Poller, whose goroutine looks at doorbells
 // if it is the only one (udTurn). What is for an address of ours does not leave the process.
 type udStack struct {
-	port   *udPort
-	poller *stack.Poller
-	room   [udRoom]byte
-	parts  [1][]byte
-	own    [udBatch]udOwn // of the batch in hand
-	owns   int
-	seen   uint32 // Poller.Resolved, in the Turn before
+	port    *udPort
+	poller  *stack.Poller
+	room    [udRoom]byte
+	parts   [1][]byte
+	own     [udBatch]udOwn // of the batch in hand
+	owns    int
+	grouped bool   // groupPort is listened to
+	seen    uint32 // Poller.Resolved, in the Turn before
 }
 
 // udOwn is a datagram to ourselves.
@@ -39,8 +40,9 @@ func (s *udStack) carry(out []udOut) (n int, why udStop) {
 	for ; n < len(out); n++ {
 		o := &out[n]
 		own := s.poller.IsLocal((*stack.Addr)(&o.destination))
+		group := o.port == groupPort && s.port.groups[o.destination] != nil
 		room := s.room[:]
-		if own {
+		if own || group {
 			room = s.own[s.owns].room[:]
 		}
 		octets, ok := s.join(room, o)
@@ -48,16 +50,17 @@ func (s *udStack) carry(out []udOut) (n int, why udStop) {
 			return n, udFault
 		}
 		if own {
-			d := &s.own[s.owns]
-			d.udIn = udIn{octets: octets, source: o.source, destination: o.destination, class: o.class,
-				port: slotPort + uint16(s.port.index)}
-			s.owns++
+			s.keep(octets, o)
 			continue
 		}
 		d := stack.Datagram{Local: stack.Addr(o.source), Remote: stack.Addr(o.destination),
 			LocalPort: slotPort + uint16(s.port.index), RemotePort: o.port, TOS: o.class}
 		s.parts[0] = octets
 		switch s.poller.SendUDP(&d, s.parts[:]) {
+		case stack.SentOut:
+			if group { // what we send there comes to us, too, as over the kernel's sockets
+				s.keep(octets, o)
+			}
 		case stack.SentBusy:
 			return n, udBusy
 		case stack.SentUnresolved:
@@ -67,6 +70,13 @@ func (s *udStack) carry(out []udOut) (n int, why udStop) {
 		}
 	}
 	return n, udSent
+}
+
+// keep has a datagram, whose octets are in the room for it, delivered to ourselves.
+func (s *udStack) keep(octets []byte, o *udOut) {
+	s.own[s.owns].udIn = udIn{octets: octets, source: o.source, destination: o.destination,
+		class: o.class, port: slotPort + uint16(s.port.index)}
+	s.owns++
 }
 
 // turn is called in each Turn.
