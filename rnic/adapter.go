@@ -164,7 +164,7 @@ type StartupRefusals struct {
 	PeerConnections uint64 // over kernel sockets: Config.PeerMax
 	ReadDepth       uint64 // the Initiator's IRD is less than ConnParam.ORDMin
 	System          uint64 // the kernel had no descriptor, or refused an option of the socket
-	Rejected        uint64 // ConnRequest.Reject, RejectStream
+	Rejected        uint64 // ConnRequest.Reject, RejectStream, ListenOptions.Allow
 }
 
 // Each yields all of them with the names of docs/reference/limits.md. Any goroutine.

@@ -29,6 +29,10 @@ type ListenOptions struct {
 	// V6Only has a listener at an unspecified IPv6 address, over kernel sockets, take no connections
 	// of IPv4 (IPV6_V6ONLY), for which another may listen at the same port.
 	V6Only bool
+	// Allow, if set, says whether the connection of an address is taken; else it is reset as soon as
+	// it stands, before its peer can say anything. It must not block: it runs on the listener's
+	// goroutine or, over Pollers, on theirs, where OnFailure is not told.
+	Allow func(remote netip.AddrPort) bool
 	// OnFailure, if set, is told of every connection to this listener that ended in an error:
 	// before it was accepted (a wrong key, a time-out) or later. It runs on a goroutine of the
 	// listener; when it is slow, reports are dropped and counted.
@@ -124,7 +128,7 @@ func (l *Listener) tell(onFailure func(ConnFailure)) {
 
 // serve takes over what is served.
 func (l *Listener) serve(opt ListenOptions) error {
-	l.role.Offer = l.offer
+	l.role.Offer, l.role.Allow = l.offer, opt.Allow
 	l.role.Dialects, l.role.PrivateMax = mpa.FramedDialects,
 		cmp.Or(opt.PrivateDataMax, mpa.PrivateDataMax)
 	if opt.PrivateDataMax < 0 || opt.PrivateDataMax > privateDataCap {

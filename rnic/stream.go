@@ -56,8 +56,8 @@ func (a *Adapter) AcceptStream(ctx context.Context, conn net.Conn,
 	return a.AcceptStreamWith(ctx, conn, last, ListenOptions{})
 }
 
-// AcceptStreamWith is AcceptStream with the dialects of opt; Backlog and OnFailure are ignored. Any
-// application goroutine.
+// AcceptStreamWith is AcceptStream with the dialects of opt; Backlog, Allow and OnFailure are
+// ignored. Any application goroutine.
 func (a *Adapter) AcceptStreamWith(ctx context.Context, conn net.Conn, last []byte,
 	opt ListenOptions) (*ConnRequest, error) {
 	if err := a.host.Carries(conn); err != nil {

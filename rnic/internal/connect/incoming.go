@@ -2,7 +2,9 @@ package connect
 
 import (
 	"context"
+	"errors"
 	"net"
+	"net/netip"
 	"slices"
 	"sync/atomic"
 
@@ -16,6 +18,8 @@ import (
 type Responder struct {
 	Dialects   mpa.Dialects
 	PrivateMax int // the longest private data taken with a Request of Rev 0
+	// Allow, if set, says whether the connection of an address is taken at all.
+	Allow func(remote netip.AddrPort) bool
 	// Offer queues a connection whose Request waits for the ULP's decision. f.Kind is 0 where the
 	// dialect has no Request. An error ends the connection. f's private data is good for the call.
 	Offer func(c *Connection, f mpa.Frame) error
@@ -24,9 +28,24 @@ type Responder struct {
 	Report func(c *Connection, started, offered bool, err error)
 }
 
-// Incoming makes the Upper of a connection that one of the Pollers has accepted; nil when the Host
-// is closed. Poller's goroutine.
+// errNotAllowed ends a connection that the ULP does not want from that address.
+var errNotAllowed = errors.New("connections of its address are not allowed")
+
+// allows says whether a connection is taken, and counts it if not.
+func (h *Host) allows(r *Responder, remote netip.AddrPort) bool {
+	if r.Allow == nil || r.Allow(remote) {
+		return true
+	}
+	h.Refuse(RefusedULP)
+	return false
+}
+
+// Incoming makes the Upper of a connection that one of the Pollers has accepted; nil when it is not
+// taken, or the Host is closed. Poller's goroutine.
 func (h *Host) Incoming(p *PollerState, sc *stack.Conn, r *Responder) stack.Upper {
+	if !h.allows(r, sc.Remote()) {
+		return nil
+	}
 	c, u := newPollerConnection(h, p)
 	c.respondFor(r)
 	if !h.addConnection(c) {
@@ -59,6 +78,11 @@ func (o *SocketOrder) next(s *transport.KernelConn) {
 // IncomingSocket takes over a connection that a kernel socket has accepted. If it returns an error
 // nc is closed. The goroutine of o.
 func (h *Host) IncomingSocket(nc *net.TCPConn, r *Responder, o *SocketOrder) error {
+	if !h.allows(r, transport.AddrPort(nc.RemoteAddr())) {
+		_ = nc.SetLinger(0)
+		_ = nc.Close()
+		return errNotAllowed
+	}
 	at, gaveWay, err := h.Slots.TakeFor(transport.AddrPort(nc.RemoteAddr()).Addr())
 	if gaveWay != nil {
 		gaveWay.GiveWay()

@@ -31,7 +31,7 @@ func (e *Engine) listen(id *cmID, backlog int) error {
 		return syscall.EINVAL
 	}
 	if id.door == nil {
-		if err := id.openDoor(backlog); err != nil {
+		if err := e.openDoor(id, backlog); err != nil {
 			return err
 		}
 	}
@@ -60,11 +60,12 @@ func backlogOf(asked int) int {
 }
 
 // openDoor makes the id's Listener. id is locked.
-func (id *cmID) openDoor(backlog int) error {
+func (e *Engine) openDoor(id *cmID, backlog int) error {
 	ctx, cancel := awake.Timeout(context.Background(), acceptWait, nil)
 	defer cancel()
 	l, err := id.binding.Listen(
-		ctx, rnic.ListenOptions{Backlog: max(backlogOf(backlog), rnic.BacklogDefault)})
+		ctx, rnic.ListenOptions{Backlog: max(backlogOf(backlog), rnic.BacklogDefault),
+			Allow: e.takes()})
 	if err != nil {
 		return err
 	}
@@ -86,11 +87,6 @@ func (e *Engine) serveListener(ctx context.Context, listener *cmID) {
 		r, err := d.next(ctx)
 		if err != nil {
 			return
-		}
-		if !e.allows(r.Remote().Addr()) {
-			<-listener.room
-			e.refuse(r, &hello{}, notAllowed, nil)
-			continue
 		}
 		private, ok := e.asksFor(listener, r)
 		if !ok {

@@ -9,12 +9,24 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/rnicd/rnicd/rnic"
 )
 
 // Who may connect (docs/adr/0050-who-may-connect.md): addresses that are allowed, and those that
 // have the secret.
+
+// takes is ListenOptions.Allow of the program's listeners; nil: all may connect.
+func (e *Engine) takes() func(remote netip.AddrPort) bool {
+	if len(e.allowed) == 0 {
+		return nil
+	}
+	return func(remote netip.AddrPort) bool {
+		ok := e.allows(remote.Addr())
+		if !ok {
+			e.tellRefused(remote, 0, notAllowed)
+		}
+		return ok
+	}
+}
 
 // allows says whether the program may have to do with an address.
 func (e *Engine) allows(a netip.Addr) bool {
@@ -124,7 +136,7 @@ func (r *refusals) of(why answer) uint64 {
 }
 
 // tellRefused tells an operator of a Request that was refused.
-func (e *Engine) tellRefused(r *rnic.ConnRequest, h *hello, why answer) {
+func (e *Engine) tellRefused(remote netip.AddrPort, number uint32, why answer) {
 	since, tell := e.refusals.add(why, time.Now())
 	if !tell || why == comeAgain || why == proveAgain {
 		return
@@ -133,5 +145,9 @@ func (e *Engine) tellRefused(r *rnic.ConnRequest, h *hello, why answer) {
 	if since > 1 {
 		others = fmt.Sprintf("; %d others were, too", since-1)
 	}
-	e.tellLog("refused %v, for queue pair 0x%06x: %v%s", r.Remote(), h.to.number, why, others)
+	to := ""
+	if number != 0 {
+		to = fmt.Sprintf(", for queue pair 0x%06x", number)
+	}
+	e.tellLog("refused %v%s: %v%s", remote, to, why, others)
 }

@@ -31,10 +31,6 @@ func (e *Engine) serveSlot(s *slot) {
 
 // asked takes a Request; within: of this process itself (within.go).
 func (e *Engine) asked(s *slot, r *rnic.ConnRequest, within bool) {
-	if !within && !e.allows(r.Remote().Addr()) {
-		e.refuse(r, &hello{}, notAllowed, nil)
-		return
-	}
 	h, err := parseHello(r.PrivateData())
 	if err != nil || h.answer != accepted || h.flags&^helloProven != helloAcknowledged {
 		e.refuse(r, &hello{}, notByNumber, nil)
@@ -57,7 +53,7 @@ func (e *Engine) asked(s *slot, r *rnic.ConnRequest, within bool) {
 
 // refuse answers a Request, on a goroutine of its own; challenge is for the next, or nil.
 func (e *Engine) refuse(r *rnic.ConnRequest, h *hello, why answer, challenge *[16]byte) {
-	e.tellRefused(r, h, why)
+	e.tellRefused(r.Remote(), h.to.number, why)
 	no := &hello{answer: why, flags: helloAcknowledged, to: h.from, from: h.to}
 	if h.flags&helloProven != 0 && why != otherSecret {
 		no.proof.nonce = h.proof.nonce

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
 	"sync"
 	"syscall"
@@ -48,7 +49,8 @@ func (e *Engine) claim() (*slot, error) {
 	if e.slot == nil {
 		var start [4]byte // of math/rand all children of a process would draw the same
 		_, _ = rand.Read(start[:])
-		s, err := claimSlot(e.adapter, e.ownTCP, binary.NativeEndian.Uint32(start[:]))
+		s, err := claimSlot(e.adapter, e.ownTCP, binary.NativeEndian.Uint32(start[:]),
+			e.takes())
 		if err != nil {
 			e.tellError("%v", err)
 			return nil, err
@@ -61,10 +63,11 @@ func (e *Engine) claim() (*slot, error) {
 }
 
 // claimSlot claims the first slot from start on whose port nobody has.
-func claimSlot(a *rnic.Adapter, ownTCP bool, start uint32) (*slot, error) {
+func claimSlot(a *rnic.Adapter, ownTCP bool, start uint32,
+	allow func(netip.AddrPort) bool) (*slot, error) {
 	for i := range uint32(slotsMax) {
 		s := &slot{index: (start + i) % slotsMax, all: map[uint32]any{}, last: numberFirst - 1}
-		err := s.open(a, ownTCP)
+		err := s.open(a, ownTCP, allow)
 		if err == nil {
 			return s, nil
 		}
@@ -77,7 +80,7 @@ func claimSlot(a *rnic.Adapter, ownTCP bool, start uint32) (*slot, error) {
 }
 
 // open takes the port.
-func (s *slot) open(a *rnic.Adapter, ownTCP bool) (err error) {
+func (s *slot) open(a *rnic.Adapter, ownTCP bool, allow func(netip.AddrPort) bool) (err error) {
 	at := ":" + strconv.Itoa(int(s.port()))
 	if !ownTCP {
 		c, err := net.ListenPacket("udp", at)
@@ -87,7 +90,7 @@ func (s *slot) open(a *rnic.Adapter, ownTCP bool) (err error) {
 		s.datagram = c.(*net.UDPConn)
 	}
 	s.listener, err = a.Listen(context.Background(), at, rnic.ListenOptions{
-		Backlog: backlogMax, Dialects: []rnic.Dialect{rnic.RFC6581}})
+		Backlog: backlogMax, Dialects: []rnic.Dialect{rnic.RFC6581}, Allow: allow})
 	if err != nil {
 		s.close()
 	}

@@ -23,7 +23,7 @@ func TestSlots(t *testing.T) {
 		require.NoError(t, err)
 		defer udp.Close()
 		for want := range uint32(2) {
-			s, err := claimSlot(must(rnic.Open(Limits()))(t), false, start)
+			s, err := claimSlot(must(rnic.Open(Limits()))(t), false, start, nil)
 			require.NoError(t, err)
 			defer s.close()
 			require.Equal(t, want, s.index)
