@@ -52,7 +52,9 @@
 //   - kernel: rnicd over the kernel's sockets, as "rnicd run" and "rnicd perf" use them without a
 //     flag, beside UCX's TCP (an end on each core), libfabric's provider tcp, iperf3 and fio's
 //     engine net (docs/results/kernel.md). Whole runs of two processes in turns, on a loopback and
-//     a veth pair of their own, with CRC32C. Many connections: 10,000 messages a second in all, at
+//     a veth pair of their own, with CRC32C; long enough that it counts little where the scheduler
+//     leaves both ends on one core for the first 100 ms. The veth cuts frames itself, as a wire
+//     wants them, or, "offloads", is as containers have it. Many connections: 10,000 messages a second in all, at
 //     most 4 of a connection under way, both ends in this process. System calls: many messages less
 //     few, by perf, or by strace, under which a program is slower.
 //   - UCX, gVisor: programs of their own, 9 whole runs ("quick": 3): UCX 1.13's ucx_perftest over

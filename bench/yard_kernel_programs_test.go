@@ -21,7 +21,7 @@ func kernelConns(y *yardstick) {
 		return
 	}
 	const conns = 64
-	over, n := overKernel("127.0.0.1"), y.count(60_000, 10_000)/conns*conns
+	over, n := overKernel("127.0.0.1"), y.count(100_000, 40_000)/conns*conns
 	one := over.perftest(figures{long, n, messages}, "ib_write_bw")
 	many := over.perftest(figures{long, n / conns, messages}, "ib_write_bw", "-q", strconv.Itoa(conns))
 	many.figures = figures{long, n, messages}.of // of all connections together

@@ -178,7 +178,7 @@ const (
 
 // kernelBulk are Writes, Sends and Reads of 64 KiB, those of C programs first.
 func kernelBulk(y *yardstick, over cableOf) []*pair {
-	f := figures{long, y.count(60_000, 10_000), messages}
+	f := figures{long, y.count(100_000, 40_000), messages}
 	return []*pair{
 		over.perftest(f, "ib_write_bw"), over.perftest(f, "ib_send_bw"), over.perftest(f, "ib_read_bw"),
 		over.perf(f, "write", "bw"), over.perf(f, "send", "bw"), over.perf(f, "read", "bw"),
@@ -191,10 +191,10 @@ func kernelGoodput(y *yardstick) {
 	if y.kernelMissing("x", what) {
 		return
 	}
-	n := y.count(60_000, 10_000)
+	n := y.count(100_000, 40_000)
 	pairs := append(kernelBulk(y, overKernel("127.0.0.1")),
 		iperfTest("iperf3", n, "127.0.0.1"),
-		ucxTest("UCX put", y.count(20_000, 5000), ucxMessages, "-t", "ucp_put_bw", "-s", "65536", "-w",
+		ucxTest("UCX put", y.count(40_000, 10_000), ucxMessages, "-t", "ucp_put_bw", "-s", "65536", "-w",
 			"200"),
 		libfabricTest("libfabric fi_pingpong", long, y.count(20_000, 3000)))
 	// One message at a time: what crosses the loopback in a second.
@@ -217,10 +217,18 @@ func kernelGoodput(y *yardstick) {
 	}
 }
 
-// kernelVeth is the same of C programs, and iperf3, between two namespaces.
+// kernelVeth is the same of C programs, and iperf3, between two namespaces: with frames of the MTU,
+// as a wire carries them, and with the offloads that a veth of containers has.
 func kernelVeth(y *yardstick) {
-	for i, mtu := range []int{1500, 9000} {
-		what := fmt.Sprintf("64 KiB, veth, MTU %d", mtu)
+	for i, c := range []struct {
+		mtu     int
+		name    string
+		prepare func(*netlab.Namespace, testing.TB, string)
+	}{
+		{1500, "", (*netlab.Namespace).NoOffload}, {9000, "", (*netlab.Namespace).NoOffload},
+		{1500, ", offloads", nil},
+	} {
+		what := fmt.Sprintf("64 KiB, veth, MTU %d%s", c.mtu, c.name)
 		if y.kernelMissing("x", what) {
 			continue
 		}
@@ -232,11 +240,11 @@ func kernelVeth(y *yardstick) {
 		addr := func(host int) []netip.Prefix {
 			return []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.8.%d.%d/24", i+1, host))}
 		}
-		netlab.Veth(y, a, netlab.Device{Name: "yard0", MTU: mtu, Addrs: addr(1)}, b,
-			netlab.Device{Name: "yard1", MTU: mtu, Addrs: addr(2)})
+		netlab.VethWith(y, a, netlab.Device{Name: "yard0", MTU: c.mtu, Addrs: addr(1)}, b,
+			netlab.Device{Name: "yard1", MTU: c.mtu, Addrs: addr(2)}, c.prepare)
 		to := addr(1)[0].Addr().String()
 		pairs := append(kernelBulk(y, overKernel(to))[:3],
-			iperfTest("iperf3", y.count(60_000, 10_000), to))
+			iperfTest("iperf3", y.count(100_000, 40_000), to))
 		all := y.compete(place{server: a, client: b}, pairs...)
 		for _, c := range all[:3] {
 			y.ratioRow(what, c, 0, all[3], 0)
@@ -253,7 +261,7 @@ func kernelSmall(y *yardstick) {
 	if y.kernelMissing("x", what) {
 		return
 	}
-	f := figures{64, y.count(1_000_000, 100_000), messages}
+	f := figures{64, y.count(2_000_000, 1_000_000), messages}
 	over := overKernel("127.0.0.1")
 	all := y.compete(loopback(y), over.perftest(f, "ib_send_bw"), over.perf(f, "send", "bw"),
 		ucxTest("UCX tag_bw", f.iterations, ucxMessages, "-t", "tag_bw", "-s", "64", "-w", "1000"),
