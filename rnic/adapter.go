@@ -130,7 +130,7 @@ func Open(cfg Config) (*Adapter, error) {
 	}
 	a.host.Init(connect.HostConfig{
 		Pollers: pollers, Slots: transport.NewSlots(cfg.ConnsMax, cfg.PeerMax),
-		NewReader: a.table.NewReader, Loop: loop,
+		Loop: loop, Reader: a.table.NewReader(),
 		Manual: cfg.Manual, Public: publicError, Fell: fell(cfg.Fell),
 	})
 	return a, nil
@@ -257,6 +257,7 @@ func (a *Adapter) Close(ctx context.Context) error {
 	for _, ln := range a.host.Pollers {
 		ln.Reader.Close()
 	}
+	a.host.Reader.Close()
 	a.events.close()
 	return nil
 }

@@ -18,7 +18,7 @@ type Connection struct {
 	Host      *Host
 	Transport transport.Conn
 	transport.Memory
-	shared *qp.Shared // with other connections; nil: its memory is its own
+	shared *qp.Shared // with other connections
 	phase  phase
 	half   half    // ours
 	timer  purpose // of the Transport's timer
@@ -99,11 +99,11 @@ func newPollerConnection(h *Host, p *PollerState) (*Connection, *transport.Polle
 func newKernelConnection(h *Host, nc *net.TCPConn,
 	at *transport.Slot) (*Connection, *transport.KernelConn, error) {
 	c := NewConnection(h)
-	s, err := transport.NewKernelConn(c, h.Loop, nc, at, h.NewReader())
+	s, err := transport.NewKernelConn(c, h.Loop, nc, at, h.Reader)
 	if err != nil {
 		return nil, nil, err
 	}
-	c.Transport, c.Memory = s, s.Memory()
+	c.Transport, c.Memory, c.shared = s, s.Memory(), h.sockets
 	if !h.addConnection(c) {
 		s.Discard()
 		return nil, nil, ErrClosed

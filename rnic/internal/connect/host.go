@@ -22,6 +22,7 @@ type Host struct {
 	Startup startupCounters
 	next    atomic.Uint32 // Poller to dial from
 	bound   bindings
+	sockets *qp.Shared // by the engines over the kernel's sockets
 
 	mu          sync.Mutex
 	connections []*Connection // every live one, at its Connection.at
@@ -30,11 +31,11 @@ type Host struct {
 
 // HostConfig is what a host has from the beginning.
 type HostConfig struct {
-	Pollers   []*PollerState // none: the kernel's sockets carry the connections
-	Slots     *transport.Slots
-	NewReader func() *mem.Reader // for placements on one more goroutine
-	Loop      *transport.Loop    // of the kernel's sockets
-	Manual    func()             // Config.Manual
+	Pollers []*PollerState // none: the kernel's sockets carry the connections
+	Slots   *transport.Slots
+	Loop    *transport.Loop // of the kernel's sockets
+	Reader  *mem.Reader     // of all placements by its holder
+	Manual  func()          // Config.Manual
 	// if set, told of each connection that ended with an error; on its goroutine
 	Fell   func(*FlightRecord)
 	Public func(error) error // makes an error of this package what the application gets
@@ -74,6 +75,7 @@ func NewPollerState(p *stack.Poller, r *mem.Reader) *PollerState {
 // Init readies h.
 func (h *Host) Init(cfg HostConfig) {
 	h.HostConfig = cfg
+	h.sockets = qp.NewSharedInOrder(mpa.BufsMin(transport.KernelStride))
 }
 
 // StateOf is the PollerState of p; nil: p is none of the Adapter's.

@@ -42,6 +42,9 @@ const (
 // delivered before the next is placed.
 const pendingInOrder = 64
 
+// pendingInOrderFull is how many engines that share memory may have that many at the same time.
+const pendingInOrderFull = 4
+
 // pendingMax is how many messages of an engine may wait for earlier octets.
 func pendingMax(emss int) int { return max(PendingMin, 2*(emss/fpduLenMin+roomSpare)) }
 

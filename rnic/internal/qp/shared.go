@@ -33,6 +33,15 @@ func NewShared(emssMax, bufsMax int, reserve mpa.Reserve) *Shared {
 	}
 }
 
+// NewSharedInOrder is NewShared of engines whose octets come in order, from a pool that has enough
+// for all: few of their messages ever wait for Delivery.
+func NewSharedInOrder(bufsMax int) *Shared {
+	return &Shared{
+		pieces: make([][]byte, mpa.PiecesMax(bufsMax)), bufsMax: bufsMax,
+		pending: ddp.NewPendingMemory(pendingInOrder, pendingInOrderFull),
+	}
+}
+
 // count is where an engine counts besides its own. s may be nil: somewhere.
 func (s *Shared) count() *Totals {
 	if s == nil {

@@ -14,6 +14,7 @@
 //	sockets.go       the epoll that it looks at, and what it knows of a connection
 //	socket.go        a descriptor, and the calls with it
 //	segments.go      what a connection sends together
+//	bufs.go          what connections read into, and MPA keeps
 //	bufferedconn.go  BufferedConn: a socket given back to the ULP with octets that were read already
 //	slots.go         Slots: limits of connections over sockets, in all and of a peer
 //	limits.go        sizes, counts and times

@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/internal/awake"
 	"github.com/rnicd/rnicd/internal/flight"
 	"github.com/rnicd/rnicd/mem"
@@ -24,8 +23,7 @@ import (
 // KernelConn is a connection over a kernel TCP socket: MPA over an unmodified TCP. Octets come in
 // order only.
 //
-// A Loop drives it. The buffers that FPDUs need, some 640 KiB, are made at full operation: a peer
-// that says nothing does not cost them.
+// A Loop drives it, and lends it the Bufs that it reads into and MPA keeps, from full operation on.
 type KernelConn struct {
 	member
 	up     Upper
@@ -44,15 +42,16 @@ type KernelConn struct {
 	running  bool
 	timer    *awake.Timer
 	timerSeq uint64
-	segment  int   // EMSS
-	askAt    int64 // when to ask the kernel for it again
+	segment  int    // EMSS
+	askAt    int64  // when to ask the kernel for it again,
+	askPast  uint64 // and after how many octets
 	seen     Stats
 	flight   *flight.Recorder // of its own, with one ring
 	// the Turn in which SendLater was called; 0: it was not
 	laterTurn uint64
 	log       flight.Log
 
-	pool    *mem.Pool // nil before full operation
+	pool    *bufPool // with other connections; nil before full operation
 	in      arrivals
 	pending *segments // that the socket has not taken; nil: none
 	pulled  uint64    // octets
@@ -72,13 +71,12 @@ type arrivals struct {
 	off  uint64 // stream offset of the first
 	bufs []mem.Buf
 	data [][]byte
-	free []mem.Buf // for the next read
 }
 
 // NewKernelConn makes a connection over nc's socket, in a slot that it gives back at its end.
 // Either Run follows, which closes nc, for the connection has a descriptor of its own that Go's
 // poller does not watch; or Discard, after which nc and the slot are the caller's again, as after
-// an error. The connection closes reader in each case. Any goroutine but the loop's holder.
+// an error. reader is of all placements by l's holder. Any goroutine but the loop's holder.
 func NewKernelConn(up Upper, l *Loop, nc *net.TCPConn, at *Slot,
 	reader *mem.Reader) (*KernelConn, error) {
 	s := &KernelConn{up: up, loop: l, slot: at, reader: reader, flight: flight.New(1), nc: nc}
@@ -88,12 +86,10 @@ func NewKernelConn(up Upper, l *Loop, nc *net.TCPConn, at *Slot,
 	s.self, s.peer = AddrPort(nc.LocalAddr()), AddrPort(nc.RemoteAddr())
 	_ = nc.SetNoDelay(true) // the drafts' section 5.3: Nagle off
 	if err := s.socket.take(nc); err != nil {
-		reader.Close()
 		return nil, err
 	}
 	if err := l.enter(&s.member); err != nil {
 		s.socket.close()
-		reader.Close()
 		return nil, err
 	}
 	s.socket.urgentInline(true)
@@ -104,7 +100,6 @@ func NewKernelConn(up Upper, l *Loop, nc *net.TCPConn, at *Slot,
 
 // Discard ends a connection that was never Run.
 func (s *KernelConn) Discard() {
-	s.reader.Close()
 	s.loop.do(func() {
 		s.aborted, s.finished = true, true
 		s.loop.leave(&s.member)
@@ -183,10 +178,9 @@ func (s *KernelConn) receive() bool {
 		if n -= k; s.pool == nil {
 			s.in.add(mem.NoBuf, slot[:k])
 		} else {
-			s.in.add(s.in.free[i], slot[:k])
+			s.in.add(s.pool.taken(i), slot[:k])
 		}
 		if n == 0 {
-			s.in.free = s.in.free[:copy(s.in.free, s.in.free[min(i+1, len(s.in.free)):])]
 			break
 		}
 	}
@@ -206,13 +200,7 @@ func (s *KernelConn) readSlots() [][]byte {
 	if s.pool == nil {
 		return append(slots, l.first[:])
 	}
-	for len(s.in.free) < readSlots {
-		s.in.free = append(s.in.free, s.pool.Alloc())
-	}
-	for _, b := range s.in.free {
-		slots = append(slots, s.pool.Slot(b)[mem.Headroom:])
-	}
-	return slots
+	return s.pool.slots(slots)
 }
 
 // offer offers what was read to the Upper. False: it has refused some, which stays.
@@ -255,7 +243,7 @@ func (s *KernelConn) looked(n int, v stack.Verdict) (octets int) {
 		switch {
 		case i < n-1 || v == stack.Taken:
 			if in.bufs[i] != mem.NoBuf {
-				in.free = append(in.free, in.bufs[i])
+				s.pool.Free(in.bufs[i])
 			}
 		case v == stack.Refused:
 			return octets
@@ -319,7 +307,26 @@ func (s *KernelConn) keepRest() {
 		s.rest = append(s.rest, data...)
 	}
 	s.rest = s.rest[min(max(s.in.off, s.up.StreamBase())-s.in.off, uint64(len(s.rest))):]
+	s.dropRead()
+}
+
+// dropRead forgets what was read and not taken.
+func (s *KernelConn) dropRead() {
+	for _, b := range s.in.bufs {
+		if b != mem.NoBuf {
+			s.pool.Free(b)
+		}
+	}
 	s.in.data, s.in.bufs = nil, nil
+}
+
+// leavePool gives the Bufs back, of which the Upper has none any more.
+func (s *KernelConn) leavePool() {
+	s.dropRead()
+	if s.pool != nil {
+		s.loop.bufs.give(s.pool)
+		s.pool = nil
+	}
 }
 
 // write sends until there is nothing more, the socket takes no more, or others are to have their
@@ -368,8 +375,9 @@ func (s *KernelConn) send(w *segments) bool {
 // one that is not full, so that the next FPDU begins a segment of its own. A run of full segments
 // is written together: the kernel cuts it at EMSS, which is where FPDUs begin.
 func (s *KernelConn) fill(w *segments) bool {
-	if now := s.loop.now; now >= s.askAt {
+	if now := s.loop.now; now >= s.askAt && s.pulled >= s.askPast {
 		s.segment, s.askAt = likelyEMSS(s.querySegment()), now+segmentAskNs
+		s.askPast = s.pulled + uint64(s.segment)
 	}
 	w.reset()
 	for at := 0; len(w.out)-at >= s.segment && !w.full(); {
@@ -429,9 +437,9 @@ func (s *KernelConn) end() {
 	}
 	s.SetTimer(0)
 	s.pending = nil
-	s.reader.Close() // nothing more is placed
-	s.slot.Free()    // before Closed: a caller that waits for the end may dial again at once
+	s.slot.Free() // before Closed: a caller that waits for the end may dial again at once
 	s.loop.leave(&s.member)
+	defer s.leavePool()
 	if s.giving && !s.aborted {
 		s.returnSocket()
 		return
@@ -494,22 +502,18 @@ func (s *KernelConn) GiveWay() {
 	_ = s.Submit(func() { s.up.Fail(stack.ErrGaveWay) })
 }
 
-// EnterFull makes the Bufs for reassembly.
-func (s *KernelConn) EnterFull(kept int) {
-	bufs := kept + readSlots + 1 // those that are read into, and one that the Upper looks at
-	pool, err := mem.NewPool(hugepages.Heap((bufs+1)*socketStride),
-		mem.PoolConfig{Bufs: bufs, Stride: socketStride})
-	if err != nil {
-		panic(err) // the sizes are ours
-	}
-	s.pool = pool
-}
+// EnterFull takes part in the Bufs for reads and reassembly.
+func (s *KernelConn) EnterFull(kept int) { s.pool = s.loop.bufs.take(kept) }
 
 func (s *KernelConn) Memory() Memory {
-	return Memory{Reader: s.reader, Pool: s.pool, Stride: socketStride, InOrder: true}
+	m := Memory{Reader: s.reader, Stride: KernelStride, InOrder: true}
+	if s.pool != nil {
+		m.Pool = s.pool.Pool
+	}
+	return m
 }
 
-// Short does nothing: the Bufs are this connection's own.
+// Short does nothing: there are enough Bufs for all.
 func (s *KernelConn) Short(bool) {}
 
 // Unacked is not known: the kernel does not tell when octets are acknowledged.

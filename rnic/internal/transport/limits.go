@@ -19,15 +19,17 @@ const (
 	runsMax        = socketWriteMax / 64
 	sendVec        = 64 // runs of one write
 	writesMax      = 4  // in a row for one connection
-	socketStride   = socketReadMax + mem.Headroom
 )
+
+// KernelStride is the stride of Bufs of connections over kernel sockets.
+const KernelStride = socketReadMax + mem.Headroom
 
 // Numbers of a Loop.
 const (
 	socketEventsMax = 64 // of one look at all sockets
 	spareMax        = 16 // segments that are kept for connections whose sockets take no more
-	// how old the kernel's segment size may be: it grows with the first windows, and changes with
-	// the path
+	// how old the kernel's segment size may be, where so many octets were sent since: it grows with
+	// the first windows, and changes with the path
 	segmentAskNs = 10_000_000
 	// nothing gets lost on the way from a socket, except where a program closes our descriptors
 	asleepMaxNs = 10_000_000_000

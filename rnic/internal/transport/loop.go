@@ -50,6 +50,7 @@ type Loop struct {
 	unseen  int         // and that looked at the hot one alone
 	out     *segments   // to be sent now; nil: to be made
 	spare   []*segments // more of them
+	bufs    bufPools
 	// room for the next Turn's lists
 	readyRoom, activeRoom []*member
 	funcsRoom             []func()
@@ -219,6 +220,7 @@ func (l *Loop) ends() bool {
 	l.running = false
 	l.rouser.Close()
 	l.sockets.close()
+	l.bufs.close()
 	l.hot, l.out, l.spare = nil, nil, nil
 	return true
 }

@@ -53,6 +53,11 @@ func TestDrive(t *testing.T) {
 			require.True(t, time.Now().Before(late), what)
 		}
 	}
+	var pools [2]*bufPool
+	for i, e := range ends {
+		l.do(func() { e.conn.EnterFull(2) })
+		pools[i] = e.conn.(*KernelConn).pool
+	}
 	all := ""
 	for _, octets := range []string{"ping", strings.Repeat("bulk", 1<<20)} {
 		all += octets
@@ -74,6 +79,9 @@ func TestDrive(t *testing.T) {
 	require.Equal(t, vain+1, l.vainly.Load())
 	_ = ends[0].conn.Submit(ends[0].conn.Abort)
 	drive("both ends", func() bool { return ends[0].gone && ends[1].gone })
+	require.Same(t, pools[0], pools[1])
+	require.Zero(t, pools[0].conns)
+	require.GreaterOrEqual(t, pools[0].Available(), pools[0].Size()-readSlots, "of the next read")
 	require.False(t, own())
 }
 

@@ -143,6 +143,15 @@ func TestKernelFill(t *testing.T) {
 	require.Equal(t, []int{5, emss + 6}, lengths(w))
 	require.Equal(t, []int{7}, u.pulls, "an empty one ends it")
 
+	// how large a segment is, is asked for after some time, but not where little was sent since
+	s.segment, s.askAt, s.askPast = 100, 0, s.pulled+100
+	u.pulls = []int{99}
+	require.True(t, s.fill(w))
+	require.Equal(t, 100, s.segment)
+	s.askPast = s.pulled
+	require.True(t, !s.fill(w))
+	require.Equal(t, emss, s.segment)
+
 	s.segment, s.askAt = 100, 1<<62
 	u.pulls = slices.Repeat([]int{64}, 2*runsMax)
 	require.True(t, s.fill(w))
@@ -196,7 +205,7 @@ func TestKernelReceive(t *testing.T) {
 	read(t, s, peer, "cd")
 	require.Equal(t, []arrival{{9, true, "ab"}, {11, true, "cd"}}, u.arrived)
 	require.NotEqual(t, u.bufs[0], u.bufs[1])
-	require.NotContains(t, s.in.free, u.bufs[0], "it is the Upper's")
+	require.NotContains(t, s.pool.read, u.bufs[0], "it is the Upper's")
 
 	// what is refused stays, and nothing more is read before it is taken
 	u.arrived, u.verdicts = nil, []stack.Verdict{stack.Refused, stack.Refused}
