@@ -42,8 +42,7 @@ type Config struct {
 	// It must stay mapped as long as any QueuePair or CompletionQueue of the Adapter is used, after
 	// Close too, and no other user may carve from it.
 	Arena *hugepages.Arena
-	// EventsMax bounds the asynchronous events that wait to be read from Events (default
-	// EventsDefault).
+	// EventsMax bounds the asynchronous events that wait to be read from Events (default 256).
 	EventsMax int
 	// Manual, if set, is called whenever a call of this package needs the Pollers to turn before it
 	// can return: for simulations that turn them on the calling goroutine instead of running them.
@@ -79,10 +78,10 @@ func Open(cfg Config) (*Adapter, error) {
 		cfg.RegionsMax = RegionsMaxDefault
 	}
 	if cfg.ConnsMax == 0 {
-		cfg.ConnsMax = ConnsMaxDefault
+		cfg.ConnsMax = connsMaxDefault
 	}
 	if cfg.EventsMax == 0 {
-		cfg.EventsMax = EventsDefault
+		cfg.EventsMax = eventsDefault
 	}
 	switch {
 	case (cfg.OnTurn != nil || cfg.Bell != nil) && len(cfg.Pollers) > 0:

@@ -27,7 +27,7 @@ func TestOpen(t *testing.T) {
 	a, err := Open(Config{})
 	require.NoError(t, err)
 	require.Equal(t, RegionsMaxDefault, a.cfg.RegionsMax)
-	require.Equal(t, ConnsMaxDefault, a.cfg.ConnsMax)
+	require.Equal(t, connsMaxDefault, a.cfg.ConnsMax)
 	require.NoError(t, a.Close(context.Background()), "nothing to close")
 }
 

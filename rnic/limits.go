@@ -10,16 +10,16 @@ import (
 // Limits, and the defaults of what is 0; docs/reference/limits.md says where each is met.
 const (
 	RegionsMaxDefault = 4096 // Config
-	ConnsMaxDefault   = 1024
-	EventsDefault     = 256
+	connsMaxDefault   = 1024
+	eventsDefault     = 256
 	BacklogDefault    = 128 // ListenOptions
 	BacklogMax        = 1 << 16
 	CQDepthMax        = 1 << 20
 	SRQDepthMax       = 1 << 20
 
-	QueueDepthDefault = 128 // QPOptions.SendDepth and RecvDepth, SRQOptions.Depth
+	queueDepthDefault = 128 // QPOptions.SendDepth and RecvDepth, SRQOptions.Depth
 	QueueDepthMax     = 1 << 14
-	SGEMaxDefault     = 4
+	sgeMaxDefault     = 4
 	SGEMaxLimit       = qp.SGEMaxLimit
 	SharedSGEMax      = qp.SharedSGEMax // ranges of a receive buffer of a SharedReceiveQueue
 	InlineMaxDefault  = 64

@@ -28,7 +28,7 @@ type QPOptions struct {
 	RecvDepth int // receive buffers posted (with SRQ: taken) and not completed (default 128)
 
 	// SGEMax is how many ranges one work request may have, Local included: 1 to SGEMaxLimit, 0
-	// is SGEMaxDefault.
+	// is 4.
 	SGEMax int
 	// InlineMax is how many octets of inline data one may have: 1 to InlineMaxLimit, 0 is
 	// InlineMaxDefault, NoInline none. The rings hold SendDepth and RecvDepth of the longest:
@@ -54,10 +54,10 @@ type QueuePair struct {
 // connected if buffers were posted; that completes them. Any goroutine.
 func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 	if opt.SendDepth == 0 {
-		opt.SendDepth = QueueDepthDefault
+		opt.SendDepth = queueDepthDefault
 	}
 	if opt.RecvDepth == 0 {
-		opt.RecvDepth = QueueDepthDefault
+		opt.RecvDepth = queueDepthDefault
 	}
 	if err := cmp.Or(opt.checkObjects(a), opt.checkRequests()); err != nil {
 		return nil, err

@@ -71,7 +71,7 @@ func after(wr *WorkRequest, masks *[1]SGE) []SGE {
 // defaults.
 func (o *QPOptions) checkRequests() error {
 	if o.SGEMax == 0 {
-		o.SGEMax = SGEMaxDefault
+		o.SGEMax = sgeMaxDefault
 	}
 	switch o.InlineMax {
 	case 0:

@@ -143,7 +143,7 @@ func TestDelayedStartupDoesNotGiveWay(t *testing.T) {
 
 // PeerMax is no more than ConnsMax.
 func TestPeerMaxBounds(t *testing.T) {
-	for _, n := range []int{-1, ConnsMaxDefault + 1} {
+	for _, n := range []int{-1, connsMaxDefault + 1} {
 		_, err := Open(Config{PeerMax: n})
 		require.ErrorContains(t, err, "PeerMax")
 	}

@@ -60,7 +60,7 @@ type SharedReceiveQueue struct {
 // goroutine.
 func (a *Adapter) CreateSRQ(opt SRQOptions) (*SharedReceiveQueue, error) {
 	if opt.Depth == 0 {
-		opt.Depth = QueueDepthDefault
+		opt.Depth = queueDepthDefault
 	}
 	switch {
 	case opt.PD == nil:
@@ -167,7 +167,7 @@ func CQMinSize(depths ...int) int {
 	sum := 0
 	for _, d := range depths {
 		if d == 0 {
-			d = QueueDepthDefault
+			d = queueDepthDefault
 		}
 		sum += d
 	}

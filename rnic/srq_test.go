@@ -78,8 +78,8 @@ func TestCreateSRQ(t *testing.T) {
 		require.Error(t, err)
 	}
 	s := must(a.CreateSRQ(SRQOptions{PD: pd}))
-	require.Equal(t, QueueDepthDefault, s.Depth())
-	for _, limit := range []int{-1, QueueDepthDefault + 1} {
+	require.Equal(t, queueDepthDefault, s.Depth())
+	for _, limit := range []int{-1, queueDepthDefault + 1} {
 		require.Error(t, s.Arm(limit))
 	}
 	cq := must(a.CreateCQ(8))
@@ -484,7 +484,7 @@ func (c *crowd) join(r *rig, l *Listener, addr string) {
 	require.NoError(r.t, client.qp.StartConnect(r.ctx, addr, client.conn))
 	var req *ConnRequest
 	r.until("a connection request", func() bool { req = l.Poll(); return req != nil })
-	send := must(c.cq.adapter.CreateCQ(QueueDepthDefault))
+	send := must(c.cq.adapter.CreateCQ(queueDepthDefault))
 	q := must(c.cq.adapter.CreateQP(
 		QPOptions{PD: c.shared.pd, SendCQ: send, RecvCQ: c.cq, SRQ: c.shared.SharedReceiveQueue,
 			RecvDepth: crowdWindow}))

@@ -143,7 +143,7 @@ func TestByteOrder(t *testing.T) {
 	require.Equal(t, "in order", string(b[:n]))
 	k, value := p.hears() // with the second half of the ring
 	require.Equal(t, kindGrant, k)
-	require.EqualValues(t, CreditsDefault, value)
+	require.EqualValues(t, creditsDefault, value)
 	list := p.m.Bytes()[rawBuffers*messageLen:]
 	require.Equal(t, entry{}, parseEntry(list, p.order))
 	require.Equal(t, entry{p.theirs.ring.to + 2048, p.theirs.ring.stag, 2048},

@@ -10,9 +10,9 @@ import (
 
 // Defaults: librdmacm's, except for Linger, which has none there.
 const (
-	BufferDefault  = 128 << 10
-	CreditsDefault = 384
-	LingerDefault  = 10 * time.Second
+	bufferDefault  = 128 << 10
+	creditsDefault = 384
+	lingerDefault  = 10 * time.Second
 )
 
 // Limits of Options.
@@ -30,9 +30,10 @@ type Options struct {
 	// looked at. For peers that are Linux siw, see docs/guides/interop.md.
 	Conn rnic.ConnParam
 	// SendBuffer holds what was written and is not TCP's yet; ReceiveBuffer is the ring that the
-	// peer writes. Octets.
+	// peer writes. Octets; default 128 KiB.
 	SendBuffer, ReceiveBuffer int
-	// Credits is how many messages of the peer may wait to be read, whatever their length.
+	// Credits is how many messages of the peer may wait to be read, whatever their length:
+	// default 384.
 	Credits int
 	// Maps is how many ranges of its memory the peer may map at a time, for WriteAt: 0 to MapsMax.
 	Maps int
@@ -41,15 +42,15 @@ type Options struct {
 	// comes after that: programs over Linux siw (docs/guides/interop.md).
 	LateGrants bool
 	// Linger is how long Close waits in all, for what was written to go out and for the peer to
-	// close, too, before it resets the connection. Conn.UserTimeout, or else 100 s, in which
-	// nothing moves do the same (rnic.ErrLinger).
+	// close, too, before it resets the connection: default 10 s. Conn.UserTimeout, or else 100 s,
+	// in which nothing moves do the same (rnic.ErrLinger).
 	Linger time.Duration
 }
 
 func (o *Options) check() error {
-	o.SendBuffer, o.ReceiveBuffer = cmp.Or(o.SendBuffer, BufferDefault),
-		cmp.Or(o.ReceiveBuffer, BufferDefault)
-	o.Credits, o.Linger = cmp.Or(o.Credits, CreditsDefault), cmp.Or(o.Linger, LingerDefault)
+	o.SendBuffer, o.ReceiveBuffer = cmp.Or(o.SendBuffer, bufferDefault),
+		cmp.Or(o.ReceiveBuffer, bufferDefault)
+	o.Credits, o.Linger = cmp.Or(o.Credits, creditsDefault), cmp.Or(o.Linger, lingerDefault)
 	for _, b := range []struct {
 		name string
 		n    int

@@ -52,9 +52,9 @@ func queuesApart(t *testing.T, a, b []*side) {
 
 func TestRingPairQueues(t *testing.T) {
 	start(t)
-	a, b, err := RingPairQueues("queues", 256, 3)
+	a, b, err := ringPairQueues("queues", 256, 3)
 	require.NoError(t, err)
-	_, _, err = RingPairQueues("many", 256, ringQueuesMax+1)
+	_, _, err = ringPairQueues("many", 256, ringQueuesMax+1)
 	require.ErrorContains(t, err, "want 1 to 16")
 	queuesApart(t, openSides(t, Config{Vdev: a, Queues: 3}, 512, 2048),
 		openSides(t, Config{Vdev: b, Queues: 3}, 512, 2048))

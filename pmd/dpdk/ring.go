@@ -27,18 +27,18 @@ type ringPair struct {
 // ringPairs are those in use, by either port's name. Under environment's lock.
 var ringPairs = map[string]*ringPair{}
 
-// RingPair is RingPairQueues with one queue.
+// RingPair is ringPairQueues with one queue.
 func RingPair(name string, entries int) (a, b string, err error) {
-	return RingPairQueues(name, entries, 1)
+	return ringPairQueues(name, entries, 1)
 }
 
-// RingPairQueues makes two ports joined back to back by DPDK rings, a and b, to be opened as
+// ringPairQueues makes two ports joined back to back by DPDK rings, a and b, to be opened as
 // Config.Vdev: a network of two inside one process that needs no device and no privilege. What
 // one sends on a queue the other receives on its queue of that number. entries, a power of two,
 // bounds the frames on their way, each way and queue. The ports claim checksum offload, unless
 // opened with Config.NoOffload: checksums are left out, as nothing is damaged on the way. The EAL
 // must run (Init).
-func RingPairQueues(name string, entries, queues int) (a, b string, err error) {
+func ringPairQueues(name string, entries, queues int) (a, b string, err error) {
 	environment.Lock()
 	defer environment.Unlock()
 	if !environment.tried || environment.err != nil {

@@ -21,10 +21,5 @@ func Init([]string) error { return ErrNotBuilt }
 // Open returns ErrNotBuilt.
 func Open(Config) (pmd.Port, error) { return nil, ErrNotBuilt }
 
-// RingPairQueues returns ErrNotBuilt.
-func RingPairQueues(name string, entries, queues int) (a, b string, err error) {
-	return "", "", ErrNotBuilt
-}
-
 // RingPair returns ErrNotBuilt.
 func RingPair(name string, entries int) (a, b string, err error) { return "", "", ErrNotBuilt }
