@@ -230,9 +230,9 @@ func writeAll(fd int, b []byte) error {
 	return nil
 }
 
-// Line writes one text to a file as a Writer would, and waits for its reader for CloseWithin: for
+// Line writes one text as a Writer would, and waits for its reader for CloseWithin: for
 // the last word of a process.
-func Line(to *os.File, text string) {
+func Line(to io.Writer, text string) {
 	w := New(to, nil)
 	_, _ = w.Write([]byte(text + "\n")) // it never fails
 	w.Close(CloseWithin)

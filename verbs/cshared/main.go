@@ -13,15 +13,13 @@ package main
 import "C"
 
 import (
-	"errors"
+	"io"
 	"os"
 	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/internal/lossy"
 	"github.com/rnicd/rnicd/internal/port"
@@ -126,12 +124,13 @@ func open(bells engine.Doorbells) (h engine.Host, err error) {
 	}
 	h.PeersAreSiw = slices.Contains(environ, "RNICD_PEER=siw")
 	h.NoCRC = slices.Contains(environ, "RNICD_CRC=false")
+	h.Errors = engine.NewStandardError()
 	var log *lossy.Writer // lines are no reason to hold the program up, or to end it
 	if slices.ContainsFunc(environ, isVerbose) {
 		log = lossy.New(os.Stderr, nil)
 		h.Log = log
 	} else {
-		log = lossy.New(newStandardError(), nil)
+		log = lossy.New(h.Errors, nil)
 		h.Faults = log
 	}
 	ours := &addresses{port: p, log: log}
@@ -143,7 +142,7 @@ func open(bells engine.Doorbells) (h engine.Host, err error) {
 		if h.OwnTCP {
 			ours.leave()
 		}
-		leave(p, log)
+		leave(p, log, h.Errors)
 	}
 	h.Adapter, err = p.AdapterWith(engine.Limits())
 	adapter.Store(h.Adapter)
@@ -155,34 +154,11 @@ func open(bells engine.Doorbells) (h engine.Host, err error) {
 }
 
 // leave ends what was written of the program: its log, and the file of --capture.
-func leave(p *port.Port, log *lossy.Writer) {
+func leave(p *port.Port, log *lossy.Writer, errs io.Writer) {
 	log.Close(lossy.CloseWithin)
 	if c := p.Capture(); c != nil {
 		if err := c.Close(); err != nil {
-			lossy.Line(os.Stderr, "rnicd: "+err.Error())
+			lossy.Line(errs, "rnicd: "+err.Error())
 		}
 	}
-}
-
-// standardError is standard error as it was when the engine was loaded. A program that has closed
-// it, or has opened something else in its place, gets no line there.
-type standardError struct{ was unix.Stat_t }
-
-func newStandardError() *standardError {
-	s := &standardError{}
-	if unix.Fstat(unix.Stderr, &s.was) != nil {
-		s.was = unix.Stat_t{} // like no file
-	}
-	return s
-}
-
-func (s *standardError) Write(b []byte) (int, error) {
-	var is unix.Stat_t
-	if err := unix.Fstat(unix.Stderr, &is); err != nil {
-		return 0, err
-	}
-	if is.Dev != s.was.Dev || is.Ino != s.was.Ino {
-		return 0, errors.New("standard error is another file")
-	}
-	return len(b), lossy.Write(os.Stderr, b)
 }

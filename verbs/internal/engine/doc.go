@@ -25,6 +25,7 @@
 //	qp.go       queue pairs
 //	slots.go    numbers of queue pairs, and the port that goes with them
 //	number.go   the names of queue pairs, as their owners tell them
+//	stderr.go   standard error, unless the program has put another file in its place
 //	guard.go    who may connect: allowed addresses, proofs of a secret
 //	way.go      how a queue pair gets to its peer by number
 //	request.go  what a peer asks for that does the same

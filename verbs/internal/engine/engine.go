@@ -24,21 +24,22 @@ import (
 
 // Engine serves one process.
 type Engine struct {
-	area    *ring.Area
-	wake    *os.File // eventfd of calls
-	bell    *os.File // eventfd of doorbells
-	polled  bool     // a Poller looks at doorbells; false: run does
-	adapter *rnic.Adapter
-	ownTCP  bool      // Host.OwnTCP
-	log     io.Writer // nil: none
-	faults  faults    // Host.Faults
-	endings endings
-	left    func() // Host.Left
-	siw     bool   // Host.PeersAreSiw
-	noCRC   bool   // Host.NoCRC
-	addrs   []netip.Addr
-	mtu     int
-	mac     [6]byte
+	area     *ring.Area
+	wake     *os.File // eventfd of calls
+	bell     *os.File // eventfd of doorbells
+	polled   bool     // a Poller looks at doorbells; false: run does
+	adapter  *rnic.Adapter
+	ownTCP   bool      // Host.OwnTCP
+	log      io.Writer // nil: none
+	faults   faults    // Host.Faults
+	standard io.Writer // Host.Errors
+	endings  endings
+	left     func() // Host.Left
+	siw      bool   // Host.PeersAreSiw
+	noCRC    bool   // Host.NoCRC
+	addrs    []netip.Addr
+	mtu      int
+	mac      [6]byte
 
 	objects  handles
 	limits   *limits
@@ -75,6 +76,7 @@ type Host struct {
 	OwnTCP  bool          // connections go over our own stack, not over the kernel's sockets
 	Log     io.Writer     // where to tell of listeners and connections; nil: nowhere
 	Faults  io.Writer     // without Log: where to tell of connections that a Terminate has ended
+	Errors  io.Writer     // where to tell of what ends a queue pair; nil: standard error
 	Polled  bool          // a Poller calls Doorbells.Look in each Turn
 	// Addrs are those that connections are bound to; none: all of this host's. MTU and MAC are the
 	// device's with OwnTCP.
@@ -165,7 +167,7 @@ const _ = uint(ring.OwnedMax-owned.Max) | uint(owned.Max-ring.OwnedMax) // they 
 func (e *Engine) start(h Host) {
 	e.adapter, e.ownTCP, e.log, e.polled = h.Adapter, h.OwnTCP, h.Log, h.Polled
 	e.poller, e.left = h.Poller, h.Left
-	e.faults.to = h.Faults
+	e.faults.to, e.standard = h.Faults, h.Errors
 	e.siw, e.noCRC, e.roce = h.PeersAreSiw, h.NoCRC, h.RoCE || e.area.Looks != 0
 	e.addrs, e.mtu, e.mac = h.Addrs, h.MTU, h.MAC
 	e.secret, e.allowed, e.linkUp = h.Secret, h.Allow, h.LinkUp

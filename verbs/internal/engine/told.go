@@ -24,7 +24,11 @@ func (e *Engine) tellLog(format string, args ...any) {
 // tellError is tellLog for what ends a queue pair: an operator hears it in any case, even if the
 // program ends then.
 func (e *Engine) tellError(format string, args ...any) {
-	lossy.Line(os.Stderr, "rnicd: "+printable.Text(fmt.Sprintf(format, args...)))
+	to := e.standard // not what a program has put in its place
+	if to == nil {
+		to = os.Stderr
+	}
+	lossy.Line(to, "rnicd: "+printable.Text(fmt.Sprintf(format, args...)))
 }
 
 func line(format string, args ...any) string {
