@@ -29,8 +29,7 @@ type ud struct {
 	underway     waiting.Underway
 	state        uint64 // of ring.ModifyUD
 	qkey         uint32
-	blocked      bool       // in port.blocked
-	waits        bool       // in port.waiting
+	lines        uint8      // in which udLine, by their bits
 	buffer       wq.Request // the next to be filled, or none
 }
 

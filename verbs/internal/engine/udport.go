@@ -20,8 +20,8 @@ type udPort struct {
 	carrier udCarrier
 	memory  *rnic.Memory
 	all     [numbersMax]*ud // by the lower bits of the number
-	blocked []*ud           // with something to send, when the carrier can again
-	waiting []*ud           // the same, for a neighbour: others need not wait
+	blocked udLine          // until the carrier can send again
+	waiting udLine          // for a neighbour: others need not wait
 	groups  map[gid]*udGroup
 	out     [udBatch]udOut
 	before  [udBatch]uint32 // where the ring stood before each of out
@@ -42,8 +42,8 @@ const (
 	udSent       udStop = iota // it does: there are no more
 	udFault                    // the program's memory that it is in cannot be read
 	udBusy                     // it may in the next Turn
-	udBlocked                  // it calls port.goOn when it can send again
-	udUnresolved               // it calls port.resolved when it knows more of where this one goes
+	udBlocked                  // it calls port.blocked.goOn when it can send again
+	udUnresolved               // it calls port.waiting.goOn when it knows more of where this one goes
 )
 
 // udOut is a datagram to be sent.
@@ -77,7 +77,7 @@ func (e *Engine) datagrams() (*udPort, error) {
 		return e.udPort, nil
 	}
 	p := &udPort{engine: e, index: s.index, memory: e.adapter.NewMemory(),
-		groups: map[gid]*udGroup{}}
+		groups: map[gid]*udGroup{}, blocked: udLine{bit: 1}, waiting: udLine{bit: 2}}
 	for i := range p.out {
 		o := &p.out[i]
 		o.request.List, o.request.Data = make([]wq.SGE, sgeMax), make([]byte, inlineMax)
@@ -114,8 +114,8 @@ var udDrops = [ring.Drops]string{
 
 // send sends what u has posted, as much as may be in a Turn.
 func (p *udPort) send(u *ud) {
-	if len(p.blocked) > 0 {
-		p.block(u)
+	if len(p.blocked.all) > 0 {
+		p.blocked.add(u)
 		return
 	}
 	for range udBatches {
@@ -126,38 +126,25 @@ func (p *udPort) send(u *ud) {
 	p.again(u)
 }
 
-// block has u send when the carrier can.
-func (p *udPort) block(u *ud) {
-	if !u.blocked {
-		u.blocked = true
-		p.blocked = append(p.blocked, u)
+// udLine are queue pairs that cannot send now what they have to send, each once.
+type udLine struct {
+	bit uint8 // of ud.lines
+	all []*ud
+}
+
+func (l *udLine) add(u *ud) {
+	if u.lines&l.bit == 0 {
+		u.lines |= l.bit
+		l.all = append(l.all, u)
 	}
 }
 
-// goOn is called when the carrier can send again.
-func (p *udPort) goOn() {
-	all := p.blocked
-	p.blocked = nil
+// goOn has all try again. Those that still cannot add themselves anew.
+func (l *udLine) goOn() {
+	all := l.all
+	l.all = nil
 	for _, u := range all {
-		u.blocked = false
-		u.doorbell()
-	}
-}
-
-// wait has u send when more is known of where its next datagram goes.
-func (p *udPort) wait(u *ud) {
-	if !u.waits {
-		u.waits = true
-		p.waiting = append(p.waiting, u)
-	}
-}
-
-// resolved is called when that may be so.
-func (p *udPort) resolved() {
-	all := p.waiting
-	p.waiting = nil
-	for _, u := range all {
-		u.waits = false
+		u.lines &^= l.bit
 		u.doorbell()
 	}
 }
@@ -199,9 +186,9 @@ func (p *udPort) carryBatch(u *ud) (more bool) {
 		case udBusy:
 			p.again(u)
 		case udBlocked:
-			p.block(u)
+			p.blocked.add(u)
 		case udUnresolved:
-			p.wait(u)
+			p.waiting.add(u)
 		}
 		return false
 	case st != wq.Success:

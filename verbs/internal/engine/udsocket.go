@@ -243,7 +243,7 @@ func (s *udSocket) Receive(w *rnic.Watch) bool {
 }
 
 // Writable implements rnic.Watched.
-func (s *udSocket) Writable() { s.port.goOn() }
+func (s *udSocket) Writable() { s.port.blocked.goOn() }
 
 // receive hands on the i-th datagram that has come.
 func (s *udSocket) receive(i int) {

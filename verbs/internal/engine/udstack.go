@@ -83,7 +83,7 @@ func (s *udStack) keep(octets []byte, o *udOut) {
 func (s *udStack) turn() {
 	if now := s.poller.Resolved(); now != s.seen {
 		s.seen = now
-		s.port.resolved()
+		s.port.waiting.goOn()
 	}
 }
 
