@@ -104,7 +104,7 @@ func (l *life) failed(c *rnic.Completion) {
 func (l *life) watch(told func()) {
 	<-l.rnic.Done()
 	close(l.watched)
-	l.q.way.lifeOver(l)
+	l.q.way.lifeOver(l, l.rnic.Err())
 	told()
 }
 

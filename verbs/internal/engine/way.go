@@ -410,21 +410,21 @@ func (w *way) unanswered(era uint32) {
 	}
 }
 
-// lifeOver is called when a life has ended.
-func (w *way) lifeOver(l *life) {
+// lifeOver is called when a life has ended, and why. One that was in service when this end did not
+// know it yet is told by what it has completed, or by an error of its messages.
+func (w *way) lifeOver(l *life, err error) {
+	kind, event := eventOf(err)
 	w.mu.Lock()
 	was := slices.Index(w.lives, l)
 	if was >= 0 {
 		w.lives = slices.Delete(w.lives, was, was+1)
 	}
 	served := w.state == wayServed && (w.current.Load() == l || !l.sends)
-	if was < 0 || !served && !(w.state == waySeeking && l.worked) {
+	if was < 0 || !served && !(w.state == waySeeking && (l.worked || event)) {
 		w.mu.Unlock()
 		return
 	}
 	w.current.Store(nil)
-	err := l.rnic.Err()
-	kind, event := eventOf(err)
 	if event = event && !w.failed.Load(); event {
 		w.failed.Store(true)
 	}

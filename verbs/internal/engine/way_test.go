@@ -158,7 +158,7 @@ func TestConnectDuringResetWaits(t *testing.T) {
 }
 
 // A connection that ends before it is known to be in service, but has worked, is the one that there
-// was: its peer is gone. One that has not worked is an attempt.
+// was: its peer is gone. So is one that ends by what the peer has sent. Another is an attempt.
 func TestEndBeforeService(t *testing.T) {
 	p := newUDProgram(t)
 	for worked, want := range map[bool]wayState{true: wayLost, false: waySeeking} {
@@ -172,6 +172,13 @@ func TestEndBeforeService(t *testing.T) {
 		require.True(t, q.way.in(want), "worked: %v", worked)
 		require.False(t, q.way.serve(l))
 	}
+	a, q := p.newNumbered()
+	a.connect(a.number - 1)
+	l := must(q.way.begin(true, true))(t)
+	q.way.lifeOver(l, &rnic.TerminateError{})
+	require.True(t, q.way.in(wayOver))
+	require.False(t, q.way.serve(l))
+	l.end()
 }
 
 // RESET returns when no Request of before is being accepted any more.
