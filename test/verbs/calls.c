@@ -187,6 +187,47 @@ static void bindings_that_fail(struct party *a, struct party *b)
 	}
 }
 
+/* A window ends with its queue pair: by RESET, ERR, the peer's end, and when that is destroyed. */
+static void windows_that_end(struct party *a, struct party *b)
+{
+	static const enum ibv_qp_state ends[] = { IBV_QPS_RESET, IBV_QPS_ERR };
+	struct ibv_mw *mw;
+	struct party c = make(false);
+	struct ibv_send_wr wr;
+	uint32_t key;
+
+	CHECK(mw = ibv_alloc_mw(pd, IBV_MW_TYPE_2));
+	key = mw->rkey;
+	for (int how = 0; how < 4; how++) {
+		struct party *ending = how == 3 ? &c : a;
+
+		join_again(ending, b);
+		key = ibv_inc_rkey(key);
+		CHECK(!ask(ending, binding(ending, mw, key, 1000, 100), 0, 0));
+		expect(ending, 5, IBV_WC_SUCCESS, IBV_WC_BIND_MW);
+		CHECK(!ask(b, write_to(ending, 6, key, 1000), 0, 8));
+		expect(b, 6, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+		if (how < 2) {
+			CHECK(!ibv_modify_qp(a->qp, &(struct ibv_qp_attr){ .qp_state = ends[how] }, IBV_QP_STATE));
+		} else if (how == 2) { /* which a hears of when it sends */
+			CHECK(!ibv_modify_qp(b->qp, &(struct ibv_qp_attr){ .qp_state = ends[0] }, IBV_QP_STATE));
+			CHECK(!ask(a, write_to(b, 7, b->mr->rkey, 0), 0, 8));
+			expect(a, 7, IBV_WC_RETRY_EXC_ERR, 0);
+		} else {
+			destroy(&c);
+		}
+	}
+	join_again(a, b); /* through another queue pair's, and again */
+	key = ibv_inc_rkey(key);
+	CHECK(!ask(a, binding(a, mw, key, 1000, 100), 0, 0));
+	expect(a, 5, IBV_WC_SUCCESS, IBV_WC_BIND_MW);
+	wr = write_to(a, 8, key, 1000);
+	CHECK(!ask(b, wr, 0, 8));
+	expect(b, 8, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	CHECK(!ibv_dealloc_mw(mw));
+	join_again(a, b);
+}
+
 /* iWARP has no Send with Immediate, and librdmacm connects as iWARP does. */
 static void by_librdmacm(void)
 {
@@ -212,6 +253,7 @@ int main(int argc, char **argv)
 		send_with_immediate(&b, &a);
 		join_again(&a, &b);
 		bindings_that_fail(&a, &b);
+		windows_that_end(&a, &b);
 		windows(&a, &b);
 		destroy(&a);
 		destroy(&b);

@@ -16,6 +16,7 @@
 //	handle.go   numbers for objects
 //	limits.go   how many there may be
 //	memory.go   domains, regions, windows
+//	windows.go  those that end with their queue pair
 //	channel.go  events to the program
 //	mapping.go  memory of rings
 //	cq.go       completion rings

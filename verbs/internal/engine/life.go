@@ -103,6 +103,7 @@ func (l *life) failed(c *rnic.Completion) {
 // watch waits for the end.
 func (l *life) watch(told func()) {
 	<-l.rnic.Done()
+	l.q.windows.end(l.rnic)
 	close(l.watched)
 	l.q.way.lifeOver(l, l.rnic.Err())
 	told()

@@ -208,7 +208,8 @@ func (q *qp) bind(r *wq.Request) bool {
 func (q *qp) bindWindow(r *wq.WQE) error {
 	w, err1 := find[*rnic.Window](&q.engine.objects, r.Operands[0])
 	m, err2 := find[*rnic.MemoryRegion](&q.engine.objects, r.Operands[1])
-	if err := cmp.Or(err1, err2); err != nil {
+	err := cmp.Or(err1, err2)
+	if err != nil {
 		return err
 	}
 	if (w.STag()^r.RemoteSTag)>>8 != 0 {
@@ -223,8 +224,12 @@ func (q *qp) bindWindow(r *wq.WQE) error {
 	if flags&accessZeroBased != 0 {
 		base = 0
 	}
-	_, err := w.Bind(m, rnic.WindowOptions{Off: int(off), Len: int(length), Base: base,
-		Access: accessOf(flags) &^ rnic.LocalWrite, For: q.receiver(), Key: &key})
+	to := boundTo{r: q.receiver()}
+	to.stag, err = w.Bind(m, rnic.WindowOptions{Off: int(off), Len: int(length), Base: base,
+		Access: accessOf(flags) &^ rnic.LocalWrite, For: to.r, Key: &key})
+	if err == nil {
+		q.windows.add(w, to)
+	}
 	return err
 }
 

@@ -37,6 +37,7 @@ type qp struct {
 	second       wq.WQE
 	bound        bool // so was the window that the request at the front is about
 	drain        drain
+	windows      windows
 	gone         atomic.Bool   // destroyed: the program's rings are not looked at any more
 	abort        sync.Once     // a fatal event is told
 	watched      chan struct{} // closed when watch has returned
@@ -346,6 +347,7 @@ func (q *qp) endSoon() {
 func (q *qp) watch(r *rnic.QueuePair) {
 	defer close(q.watched)
 	<-r.Done()
+	q.windows.end(r)
 	q.setOver(1)
 	r.Doorbell()
 	if q.srq != nil { // all that it took has completed, and it takes no more
@@ -426,6 +428,7 @@ func (e *Engine) destroyQP(c *call) error {
 		return err
 	}
 	q.goAway()
+	q.windows.end(nil)
 	q.leave(q.ctx.events.Load())
 	e.whenQuiet(func() { e.qps[q.bit].Store(nil) })
 	if e.roce {
