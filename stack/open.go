@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"time"
 
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/internal/inet"
@@ -24,6 +25,8 @@ const (
 	frameExtra  = 64
 	strideAlign = 64
 	poolAlign   = 4096
+
+	busyPause = time.Millisecond
 )
 
 // Host is a port with its memory and a running Poller for each queue. Close ends all of it.
@@ -42,8 +45,8 @@ type Host struct {
 // Open runs a Poller on each queue of port, as cfg says, and returns when they turn. It makes their
 // memory, as large as they need, and sets Config's Name, Queue, Pool, Caps, MAC, Group and Member.
 // With a Core, the Poller of queue i is pinned to the i-th CPU after it. The port belongs to the
-// Host, which closes it, and is closed if Open fails. Addresses may still be under duplicate
-// address detection: Poller.AwaitAddrs.
+// Host, which closes it, and is closed if Open fails. A pmd.LinkWatcher's link is watched
+// (Poller.LinkUp). Addresses may still be under duplicate address detection: Poller.AwaitAddrs.
 //
 // Devices that must know their packet memory (dpdk.Config.Arena, memif.Config.Arena) get an arena
 // of Config.MemoryBytes octets before, which is Config.Arena here and stays the caller's.
@@ -144,7 +147,19 @@ func (h *Host) run() error {
 			return errors.Join(h.ends...)
 		}
 	}
+	if w, can := h.port.(pmd.LinkWatcher); can {
+		return w.WatchLink(h.linkUp)
+	}
 	return nil
+}
+
+// linkUp has all Pollers announce and check their addresses anew. The port's goroutine.
+func (h *Host) linkUp() {
+	for _, p := range h.Pollers {
+		for errors.Is(p.LinkUp(), ErrBusy) {
+			time.Sleep(busyPause)
+		}
+	}
 }
 
 // Close stops the Pollers, which resets their connections, closes the port and gives the memory

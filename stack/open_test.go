@@ -38,6 +38,36 @@ func (c *closing) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
 
 func (c *closing) Close() error { c.closed++; return c.Port.Close() }
 
+// watched is a port whose link comes up when up is called.
+type watched struct {
+	closing
+	up   func()
+	fail error
+}
+
+func (w *watched) WatchLink(up func()) error { w.up = up; return w.fail }
+
+// A link that comes up is told to the Pollers; one that cannot be watched is an error.
+func TestOpenWatchesTheLink(t *testing.T) {
+	cfg := Config{Addr: netip.MustParsePrefix("10.0.0.1/24"), NoDAD: true}
+	port := &watched{closing: closing{Port: cable(t).Port(0)}, fail: errors.New("no netlink")}
+	_, err := Open(port, cfg)
+	require.ErrorContains(t, err, "stack: open wire0: no netlink")
+	require.Equal(t, 1, port.closed)
+
+	port = &watched{closing: closing{Port: cable(t).Port(0), queues: 2}}
+	h, err := Open(port, cfg)
+	require.NoError(t, err)
+	port.up()
+	for _, p := range h.Pollers {
+		n, err := p.Counters(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 1, n.LinkUps)
+	}
+	require.NoError(t, h.Close())
+	port.up() // comes too late
+}
+
 type idleQueue struct{}
 
 func (idleQueue) Rx([]mem.Buf) int       { return 0 }
