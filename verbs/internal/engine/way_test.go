@@ -175,7 +175,7 @@ func TestEndBeforeService(t *testing.T) {
 	a, q := p.newNumbered()
 	a.connect(a.number - 1)
 	l := must(q.way.begin(true, true))(t)
-	q.way.lifeOver(l, &rnic.TerminateError{})
+	q.way.lifeOver(l, rnic.ErrHoarding)
 	require.True(t, q.way.in(wayOver))
 	require.False(t, q.way.serve(l))
 	l.end()
