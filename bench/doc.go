@@ -54,9 +54,9 @@
 //     engine net (docs/results/kernel.md). Whole runs of two processes in turns, on a loopback and
 //     a veth pair of their own, with CRC32C; long enough that it counts little where the scheduler
 //     leaves both ends on one core for the first 100 ms. The veth cuts frames itself, as a wire
-//     wants them, or, "offloads", is as containers have it. Many connections: 10,000 messages a second in all, at
-//     most 4 of a connection under way, both ends in this process. System calls: many messages less
-//     few, by perf, or by strace, under which a program is slower.
+//     wants them, or, "offloads", is as containers have it. Many connections: 10,000 messages a
+//     second in all, at most 4 of a connection under way, both ends in this process. System calls:
+//     many messages less few, by perf, or by strace, under which a program is slower.
 //   - UCX, gVisor: programs of their own, 9 whole runs ("quick": 3): UCX 1.13's ucx_perftest over
 //     TCP on loopback; gVisor as bench/peers runs it.
 //   - queues: one queue and two, a core each, four connections per queue, MTU 1500, CRC32C,
