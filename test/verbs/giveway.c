@@ -41,6 +41,7 @@ void rv_await_progress(uint32_t seen, const uint32_t *slot, uint32_t want, uint3
 }
 
 __thread bool rv_posted;
+__thread uint32_t rv_elsewhere;
 static struct rv_cqe *completes; /* in the next Turn */
 static bool works;		 /* Turns find work that completes nothing */
 static int turns, attended;
@@ -150,6 +151,59 @@ static int counted(void)
 	return area.polls == 4;
 }
 
+/*
+ * After a queue has given something, or a Turn has found something for another one, polls of other
+ * queues in vain make no Turn: so many, until the thread posts, polls the same queue again, or is
+ * about to wait.
+ */
+static int elsewhere_is_later(void)
+{
+	static struct rv_cq rings[2];
+	static struct rv_cqe entries[2];
+	static struct rv_completions queues[2];
+	struct ibv_wc wc;
+
+	for (int i = 0; i < 2; i++) {
+		queues[i].ring = &rings[i];
+		queues[i].entries = &entries[i];
+	}
+#define POLL(i) rv_poll_cq((struct ibv_cq *)&queues[i].cq, 1, &wc)
+#define TURNS_OF(i) (turns = 0, POLL(i), turns)
+	POLL(1); /* so that each poll of it makes TURNS */
+	for (int post = 0; post < 2; post++) {
+		entries[0].seq = queues[0].head + 1;
+		POLL(0);
+		for (int i = 0; i < ELSEWHERE_MAX; i++) {
+			if (TURNS_OF(1))
+				return 0;
+			if (post) { /* by rv_ring */
+				rv_elsewhere = 0;
+				break;
+			}
+		}
+		if (TURNS_OF(1) != TURNS)
+			return 0;
+	}
+	entries[0].seq = queues[0].head + 1;
+	POLL(0);
+	if (TURNS_OF(1) || !TURNS_OF(0) || TURNS_OF(1) != TURNS)
+		return 0;
+	entries[0].seq = queues[0].head + 1;
+	POLL(0);
+	rings[1].armed = 2;
+	if (TURNS_OF(1) != TURNS)
+		return 0;
+	rings[1].armed = 0;
+	works = true;
+	yields = 0;
+	queues[1].vain = RV_VAIN_MAX;
+	if (TURNS_OF(1) != TURNS || yields) /* nor does it give way: the work may be queue 0's */
+		return 0;
+	works = false;
+	queues[0].vain = 0;
+	return !TURNS_OF(0) && TURNS_OF(1) == TURNS;
+}
+
 #define EXPECT(want_yields, want_waits, why)                                                  \
 	if (yields != (want_yields) || waits != (want_waits)) {                               \
 		fprintf(stderr, "%s: %d yields, %d waits; want %d, %d\n", why, yields, waits, \
@@ -195,7 +249,7 @@ int main(void)
 	area.drives = 1;
 	polls(2 * RV_SHARED_MAX, RV_YIELD_SHARED_NS);
 	EXPECT(2 * RV_SHARED_MAX, 0, "nobody else completes what it waits for");
-	if (!turned() || !counted())
+	if (!turned() || !counted() || !elsewhere_is_later())
 		return 1;
 	printf("all well\n");
 	return 0;

@@ -393,6 +393,7 @@ void rv_attend(void)
 }
 
 __thread bool rv_posted;
+__thread uint32_t rv_elsewhere;
 
 /*
  * To wake the engine costs more than to do what it would do. So a thread's first post after it has
@@ -404,6 +405,7 @@ void rv_ring(uint32_t bit)
 {
 	uint64_t *word = &rv_area->doorbells[bit / 64];
 
+	rv_elsewhere = 0;
 	atomic_thread_fence(memory_order_seq_cst); /* the entry, then the look at the bit */
 	set_bit(word, 1ull << bit % 64);
 	set_bit(&rv_area->summary,

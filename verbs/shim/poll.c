@@ -165,6 +165,36 @@ static void count_poll(void)
 	__atomic_store_n(&rv_area->polls, load_relaxed(&rv_area->polls) + 1, __ATOMIC_RELAXED);
 }
 
+/*
+ * A program with several queues polls them in turn, and answers what it found in one after it has
+ * polled the others. A Turn in each of these would come before the answer, and cost as much as the
+ * way here. So after a queue has given something, or a Turn has found work that was not for it, so
+ * many polls in vain of other queues make none; until the thread posts, or polls that queue again.
+ */
+#define ELSEWHERE_MAX 8
+
+static __thread const struct rv_completions *served
+	__attribute__((tls_model("initial-exec")));
+
+static void serve(const struct rv_completions *c)
+{
+	served = c;
+	rv_elsewhere = ELSEWHERE_MAX;
+}
+
+/* The poll of c in vain makes no Turn. */
+static bool elsewhere(const struct rv_completions *c)
+{
+	if (!rv_elsewhere)
+		return false;
+	if (c == served || load_relaxed(&c->ring->armed)) { /* or the thread looks once more, and waits */
+		rv_elsewhere = 0;
+		return false;
+	}
+	rv_elsewhere--;
+	return true;
+}
+
 int rv_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
 	struct rv_completions *c = to_cq(cq);
@@ -192,7 +222,8 @@ look:
 		store_release(&c->ring->head, head);
 		c->vain = 0;
 		__atomic_store_n(&c->shared, 0, __ATOMIC_RELAXED);
-	} else if (n > 0) {
+		serve(c);
+	} else if (n > 0 && (looked || !elsewhere(c))) {
 		const struct rv_cqe *slot = &c->entries[head & c->mask];
 		/* Holding signals back costs as much as two Turns, so one who polls again gets some. */
 		int turns = c->vain ? TURNS : 1;
@@ -203,13 +234,14 @@ look:
 		rv_unlock(&c->lock);
 		if (!looked && rv_turn(turns)) {
 			looked = true;
+			serve(c);
 			goto look;
 		}
 		if (looked && again)
 			count_poll();
 		if (load_relaxed(&c->ring->armed))
 			rv_attend(); /* a program that has armed looks once more and then waits */
-		if (vain)
+		if (vain && !looked) /* what was found may be another queue's, to be polled next */
 			give_way(c, slot, head);
 		return 0;
 	}

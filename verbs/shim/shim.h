@@ -125,6 +125,8 @@ bool rv_turn(int most);
 void rv_attend(void);
 /* A post of this thread's has made a Turn since it polled last. */
 extern __thread bool rv_posted __attribute__((tls_model("initial-exec")));
+/* How many of this thread's polls in vain make no Turn yet (poll.c); 0 after a post. */
+extern __thread uint32_t rv_elsewhere __attribute__((tls_model("initial-exec")));
 /* Until *slot is want, or the engine has completed something since seen, or for a moment, which is
  * doubled *doublings times. */
 void rv_await_progress(uint32_t seen, const uint32_t *slot, uint32_t want, uint32_t *doublings);
