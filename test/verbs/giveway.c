@@ -119,9 +119,12 @@ static int turned(void)
 		return 0;
 	if (attended)
 		return 0;
-	ring.armed = 2; /* it is about to wait */
+	queue.rearmed = true; /* it is about to wait */
 	rv_poll_cq((struct ibv_cq *)&queue.cq, 1, &wc);
 	if (turns != 1 + TURNS || attended != 1)
+		return 0;
+	rv_poll_cq((struct ibv_cq *)&queue.cq, 1, &wc); /* it was not */
+	if (attended != 1)
 		return 0;
 	completes = &entry;
 	rv_poll_cq((struct ibv_cq *)&queue.cq, 1, &wc);
@@ -190,10 +193,9 @@ static int elsewhere_is_later(void)
 		return 0;
 	entries[0].seq = queues[0].head + 1;
 	POLL(0);
-	rings[1].armed = 2;
+	queues[1].rearmed = true;
 	if (TURNS_OF(1) != TURNS)
 		return 0;
-	rings[1].armed = 0;
 	works = true;
 	yields = 0;
 	queues[1].vain = RV_VAIN_MAX;

@@ -159,6 +159,7 @@ int rv_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 	while (was < want && !__atomic_compare_exchange_n(&q->ring->armed, &was, want, false,
 							  __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
 		;
+	__atomic_store_n(&q->rearmed, true, __ATOMIC_RELAXED);
 	if (load_relaxed(&q->ring->written))
 		__atomic_store_n(&q->ring->written, 0,
 				 __ATOMIC_RELAXED); /* the program looks at memory after this */

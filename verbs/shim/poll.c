@@ -187,7 +187,7 @@ static bool elsewhere(const struct rv_completions *c)
 {
 	if (!rv_elsewhere)
 		return false;
-	if (c == served || load_relaxed(&c->ring->armed)) { /* or the thread looks once more, and waits */
+	if (c == served || load_relaxed(&c->rearmed)) { /* or the thread looks once more, and waits */
 		rv_elsewhere = 0;
 		return false;
 	}
@@ -239,8 +239,14 @@ look:
 		}
 		if (looked && again)
 			count_poll();
-		if (load_relaxed(&c->ring->armed))
-			rv_attend(); /* a program that has armed looks once more and then waits */
+		/*
+		 * A program that has armed looks once more and then waits. One that polls on, as UCX does
+		 * with a queue that it has armed for good, does not: the engine would not leave it alone.
+		 */
+		if (load_relaxed(&c->rearmed)) {
+			__atomic_store_n(&c->rearmed, false, __ATOMIC_RELAXED);
+			rv_attend();
+		}
 		if (vain && !looked) /* what was found may be another queue's, to be polled next */
 			give_way(c, slot, head);
 		return 0;

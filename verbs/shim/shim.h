@@ -329,6 +329,7 @@ struct rv_completions {
 	uint32_t mask, head;
 	struct rv_lock lock;
 	uint32_t vain; /* polls without a completion, one after the other */
+	bool rearmed;  /* since the last of these */
 	uint32_t seen; /* of rv_area->progress, before the last of these */
 	uint32_t waits; /* how often the next wait for progress is doubled */
 	uint32_t shared; /* yields one after the other in which another thread ran, or the engine
