@@ -57,6 +57,11 @@
 //     wants them, or, "offloads", is as containers have it. Many connections: 10,000 messages a
 //     second in all, at most 4 of a connection under way, both ends in this process. System calls:
 //     many messages less few, by perf, or by strace, under which a program is slower.
+//   - numbers: perftest on queue pairs connected by number (rnicd run --device roce) beside the
+//     same by librdmacm (-R), over the kernel's sockets and on a memif, and UCX over us beside UCX
+//     over TCP (docs/results/numbers.md). With -R perftest's server polls; without, it sleeps in a
+//     TCP socket, and its engine has to be woken for each message. So there is a third row: by
+//     number, told by librdmacm (-z), in which the server polls as with -R.
 //   - UCX, gVisor: programs of their own, 9 whole runs ("quick": 3): UCX 1.13's ucx_perftest over
 //     TCP on loopback; gVisor as bench/peers runs it.
 //   - queues: one queue and two, a core each, four connections per queue, MTU 1500, CRC32C,

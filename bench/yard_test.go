@@ -55,8 +55,8 @@ var parts = []part{
 	{"sends", sendsPart},
 	{"crowd", crowdPart}, {"connections", connectionsPart}, {"startups", startupsPart},
 	{"veth", vethPart}, {"tap", tapPart},
-	{"demo", demoPart}, {"verbs", verbsPart}, {"kernel", kernelPart}, {"ucx", ucxPart},
-	{"gvisor", gvisorPart}, {"budget", budgetPart},
+	{"demo", demoPart}, {"verbs", verbsPart}, {"kernel", kernelPart}, {"numbers", numbersPart},
+	{"ucx", ucxPart}, {"gvisor", gvisorPart}, {"budget", budgetPart},
 }
 
 // TestYardsticks measures with -yard=full or -yard=quick (make bench, make bench-quick). Without,

@@ -25,12 +25,7 @@ func verbsPart(y *yardstick) {
 		missing(why)
 		return
 	}
-	memif := cableOf{
-		flags: []string{"--pmd", "memif", "--no-dad", "--socket", filepath.Join(y.TempDir(), "memif"),
-			"--idle", "interrupt"},
-		server: []string{"--role", "server", "--addr", "10.9.0.1/24"},
-		client: []string{"--addr", "10.9.0.2/24"}, addr: "10.9.0.1",
-	}
+	memif := onMemif(filepath.Join(y.TempDir(), "memif"))
 	lat, bw := y.count(20_000, 5000), y.count(60_000, 20_000)
 	runs := []*pair{
 		memif.perf(figures{2, lat, typical}, "write", "lat"),
