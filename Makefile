@@ -8,7 +8,9 @@
 #   make test                  every package in minutes, with a random sample of long lists of cases
 #   make test-all              every package and every case
 #   make verbs [ARGS=-run=Rping]
-#                              C programs over verbs/ (minutes)
+#                              C programs over verbs/ (minutes), of long lists a random sample
+#   make verbs-long [ARGS=-run=UCX]
+#                              all of them
 #   make kubernetes [ARGS=-run=Manifests]
 #                              deploy/kubernetes, the device plugin, a module apart; root
 #   make test-arm64            everything built for arm64; its CRC kernels under QEMU
@@ -96,9 +98,12 @@ bin/rnicd:
 	$(GO) build $(TAGS) $(BUILD) -o bin/rnicd ./cmd/rnicd
 
 # libibverbs and librdmacm over rnic: a C library, and the engine that it loads.
-.PHONY: verbs bin/librnicd_verbs.so bin/librnicd_engine.so
+.PHONY: verbs verbs-long bin/librnicd_verbs.so bin/librnicd_engine.so
 verbs: deps bin/rnicd bin/librnicd_verbs.so bin/librnicd_engine.so
 	$(GO) test $(TAGS) -short -vet=off $(ARGS) ./verbs/...
+
+verbs-long: deps bin/rnicd bin/librnicd_verbs.so bin/librnicd_engine.so
+	$(GO) test $(TAGS) -vet=off -timeout 60m $(ARGS) ./verbs/...
 
 bin/librnicd_verbs.so:
 	@mkdir -p bin

@@ -1,7 +1,6 @@
 package verbs
 
 import (
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -9,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/netlab"
-	"github.com/rnicd/rnicd/internal/skip"
 )
 
 // datagramExchanges are Debian's programs with datagrams, on the device as RoCE.
@@ -164,34 +162,7 @@ func TestUdpong(t *testing.T) {
 	}
 }
 
-// UCX over datagrams, and over connections that it makes by datagrams. It compares what it receives
-// with what was sent only in some of its tests; these end when all has come.
-func TestUCX(t *testing.T) {
-	if _, err := exec.LookPath("ucx_perftest"); err != nil {
-		skip.Missing(t, "needs ucx_perftest, of Debian's package ucx-utils")
-	}
-	for _, x := range []struct{ transports, test string }{
-		{"ud_verbs,self", "-t tag_lat -n 500"}, {"ud_verbs,self", "-t tag_bw -n 50 -s 65536"},
-		{"rc,self", "-t tag_lat -n 500"},
-	} {
-		l := newLab(t)
-		run := func(args ...string) *netlab.Process {
-			return l.runOn("--device roce", "coreutils", append([]string{"env", "UCX_TLS=" + x.transports,
-				"UCX_NET_DEVICES=rnicd0:1", "ucx_perftest"}, args...)...)
-		}
-		server := run()
-		l.untilListening(ucxPort)
-		client := run(append(strings.Fields(x.test), here.String())...)
-		require.Zero(t, client.Wait(t), "%+v, client:\n%s\nserver:\n%s", x, client, server)
-		require.Zero(t, server.Wait(t), "%+v, server:\n%s\nclient:\n%s", x, server, client)
-		client.Expect(t, 1, "^Final: ")
-	}
-}
-
-const (
-	ucxPort    = 13337
-	udaddyPort = 7174 // and udpong's
-)
+const udaddyPort = 7174 // and udpong's
 
 // datagrams is a row of perftest with datagrams.
 func datagrams(program, flags, want string) exchange {
