@@ -10,7 +10,7 @@ test=("${run[@]}" dpdk dpdk-dev tshark iperf3 iputils-ping tcpdump qemu-user-sta
     ibverbs-utils infiniband-diags ucx-utils perftest python3-pyverbs rdma-core libfabric-bin tgt
     libiscsi-bin valgrind systemd man-db strace dpkg-dev podman runc catatonit uidmap
     musl-tools openmpi-bin libopenmpi-dev)
-interop=("${test[@]}" qemu-system-x86 binutils xz-utils)
+interop=("${test[@]}" debootstrap qemu-system-x86 binutils xz-utils)
 case "${1:-run}" in
 run) want=("${run[@]}") ;;
 test) want=("${test[@]}") ;;

@@ -298,3 +298,27 @@ func TestMusl(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, string(out))
 }
+
+// rnicd run does not start a program whose glibc is older than the libraries want. What its loader
+// itself says, in Debian 11, is in docs/guides/containers.md.
+func TestOlderGlibc(t *testing.T) {
+	l, dir := newLab(t), t.TempDir()
+	made := func(name, text string, flags ...string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path+".c", []byte(text), 0o644))
+		out, err := exec.Command("gcc", append(flags, "-o", path, path+".c")...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return path
+	}
+	script := filepath.Join(dir, "versions")
+	require.NoError(t, os.WriteFile(script,
+		[]byte("GLIBC_2.2.5 { global: a; };\nGLIBC_2.4 { global: b; } GLIBC_2.2.5;\n"), 0o644))
+	loader := made("ld-linux-x86-64.so.2", "void a(void) {}\nvoid b(void) {}\n", "-shared",
+		"-nostdlib", "-Wl,--version-script="+script)
+	program := made("old", "int main(void) { return 0; }\n", "-Wl,--dynamic-linker="+loader)
+	p := l.run("old", program)
+	require.Equal(t, 1, p.Wait(t), "%s", p)
+	require.Equal(t, "rnicd: "+program+" is loaded by an older glibc ("+loader+"): the libraries of "+
+		"rnicd run need glibc 2.34 or later, in a container that of its image\n", p.String())
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"debug/elf"
 	"errors"
@@ -231,9 +232,9 @@ func runProgram(lib string, args, env []string) error {
 	if runs != path {
 		what = fmt.Sprintf("%s: its interpreter %s", path, runs)
 	}
-	if ofMusl(runs) {
-		return fmt.Errorf("%s is made for musl: the libraries of rnicd run need glibc 2.34 or later, in a "+
-			"container that of its image", what)
+	if why := otherC(runs); why != "" {
+		return fmt.Errorf("%s %s: the libraries of rnicd run need glibc 2.34 or later, in a container "+
+			"that of its image", what, why)
 	}
 	if why := notLoaded(runs); why != "" {
 		fmt.Fprintf(os.Stderr, "rnicd: %s %s: it runs without %s and finds no device of rnicd\n", what,
@@ -367,21 +368,44 @@ func notLoaded(path string) string {
 	return ""
 }
 
-// ofMusl says whether the loader of a program is that of musl, with which it ends when it finds the
-// library.
-func ofMusl(path string) bool {
+// glibcLeast is the version of glibc that the libraries need. The loader has its name since then,
+// as glibc's libraries became one.
+const glibcLeast = "GLIBC_2.34"
+
+// otherC says why the C library of a program is not one for our libraries; "": it is, or the file
+// does not tell. The loader ends the program when it finds them.
+func otherC(path string) string {
 	f, err := elf.Open(path)
 	if err != nil {
-		return false
+		return ""
 	}
 	defer f.Close()
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_INTERP {
-			name, err := io.ReadAll(io.LimitReader(p.Open(), unix.PathMax))
-			return err == nil && strings.HasPrefix(filepath.Base(string(name)), "ld-musl-")
-		}
+	i := slices.IndexFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
+	if i < 0 {
+		return ""
 	}
-	return false
+	text, err := io.ReadAll(io.LimitReader(f.Progs[i].Open(), unix.PathMax))
+	if err != nil {
+		return ""
+	}
+	loader := string(bytes.TrimRight(text, "\x00"))
+	switch name := filepath.Base(loader); {
+	case strings.HasPrefix(name, "ld-musl-"):
+		return "is made for musl"
+	case !strings.HasPrefix(name, "ld-linux-"):
+		return ""
+	}
+	l, err := elf.Open(loader)
+	if err != nil {
+		return ""
+	}
+	defer l.Close()
+	versions, err := l.DynamicVersions()
+	named := func(v elf.DynamicVersion) bool { return v.Name == glibcLeast }
+	if err != nil || len(versions) == 0 || slices.ContainsFunc(versions, named) {
+		return ""
+	}
+	return "is loaded by an older glibc (" + loader + ")"
 }
 
 // otherRights says whether exec gives the program other rights than this process has. The loader
