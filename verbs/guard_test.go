@@ -2,10 +2,15 @@ package verbs
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/internal/skip"
 )
 
 // secretFile is a file with a secret.
@@ -55,6 +60,37 @@ func TestSecretsOfPrograms(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Another user of the peer's host has its address, and may hear the numbers. It cannot read the
+// secret, and without it gets nothing: both ends say so.
+func TestAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		skip.Missing(t, "only root becomes another user")
+	}
+	l := newLab(t)
+	require.NoError(t, os.Chmod(l.dir, 0o755))
+	secret := secretFile(t, "the secret of one of us")
+	for dir := filepath.Dir(secret); dir != filepath.Clean(os.TempDir()); dir = filepath.Dir(dir) {
+		require.NoError(t, os.Chmod(dir, 0o755)) // it is the file's own mode that keeps others out
+	}
+	asNobody := func(flags string) *netlab.Process {
+		args := append([]string{"--reuid=65534", "--regid=65534", "--clear-groups",
+			filepath.Join(l.dir, "rnicd"), "run", "--verbose", "--device", "roce"}, strings.Fields(flags)...)
+		return l.Start(t, exec.Command("setpriv", append(args, "--", "ibv_rc_pingpong", "-g", "0", "-n",
+			"100", here.String())...))
+	}
+	server := l.runOn("--device roce --secret-file "+secret, "ibverbs-utils", "ibv_rc_pingpong", "-g",
+		"0", "-n", "100")
+	l.untilListening(perfPort)
+	reader := asNobody("--secret-file " + secret)
+	require.NotZero(t, reader.Wait(t), "%s", reader)
+	reader.Expect(t, 1, "permission denied")
+	client := asNobody("")
+	require.NotZero(t, client.Wait(t), "%s", client)
+	const why = "the two ends do not have the same secret"
+	require.NotEmpty(t, client.Lines(why), "%s", client)
+	require.NotEmpty(t, server.Lines(why), "%s", server)
 }
 
 // A program connects to no address that is not allowed, and says so; one that asks it from there is

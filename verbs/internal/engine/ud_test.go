@@ -260,6 +260,9 @@ func TestUDDrops(t *testing.T) {
 		{fromSlot, datagram(with(func(h *udHeader) { h.destination ^= 1 << 20 }), ""), ring.DropNumber},
 		{fromSlot, datagram(with(func(h *udHeader) { h.destination = fresh.number }), ""),
 			ring.DropNumber},
+		{fromSlot, datagram(with(func(h *udHeader) { h.destination = groupNumber }), ""),
+			ring.DropNumber}, // to no group
+		{fromSlot, datagram(with(func(h *udHeader) { h.destination = 0 }), ""), ring.DropNumber},
 		{fromSlot, datagram(with(func(h *udHeader) { h.qkey++ }), ""), ring.DropQKey},
 		{fromSlot, datagram(ours, "too long!"), ring.DropTooLong},
 	} {
@@ -274,6 +277,19 @@ func TestUDDrops(t *testing.T) {
 	require.EqualValues(t, wq.DatagramFromV4|uint64(ours.source), c.Original)
 	require.Equal(t, "it fits", string(p.memory[40:47]))
 	require.Equal(t, want, p.drops())
+
+	// The GRH is what the kernel tells, whatever a message says; what is sent twice comes twice.
+	var forged, grh [grhLen]byte
+	elsewhere := gid(netip.MustParseAddr("192.0.2.1").As16())
+	putGRH(&forged, &elsewhere, &udHere, 0, udHeaderLen+grhLen)
+	putGRH(&grh, &udHere, &udHere, 0, udHeaderLen+grhLen)
+	for id := range uint64(2) {
+		b.recv(2+id, p.sge(0, 40+grhLen))
+		send(fromSlot, datagram(ours, string(forged[:])))
+		require.EqualValues(t, 2+id, b.poll().ID)
+		require.Equal(t, grh[:], p.memory[:grhLen])
+		require.Equal(t, forged[:], p.memory[40:][:grhLen])
+	}
 }
 
 // freeSlot is a port of the range that nobody has.
