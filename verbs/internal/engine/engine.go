@@ -305,7 +305,10 @@ func (e *Engine) whenQuiet(f func()) {
 // rouse wakes the goroutine that looks at doorbells.
 func (e *Engine) rouse() {
 	if atomic.SwapUint32(&e.area.Dozing, 0) != 0 {
-		one := [8]byte{1}
-		_, _ = e.bell.Write(one[:])
+		_, _ = e.bell.Write(oneRing[:])
 	}
 }
+
+// oneRing is written to the bell. Were it rouse's own, os would let it escape in a race build, and
+// each ring would allocate.
+var oneRing = [8]byte{1}
