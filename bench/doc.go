@@ -41,6 +41,9 @@
 //     real device comes on top.
 //   - connections: what a segment costs, both ends, when each request and each answer is another
 //     connection's, picked at random; idle ends as in TestOctetsPerIdleConnection.
+//   - scale: 10, 1,000 and 10,000 connections of QueuePairs over kernel sockets and over a memif,
+//     both ends in a process of their own: set-up, memory, messages of all in turn and of ten,
+//     none, as many as possible. Writes docs/results/scale.tsv (docs/results/scale.md).
 //   - start-ups: connections made, started up, aborted and destroyed; 1, 32 and 256 at once, one
 //     core.
 //   - Linux TCP over veth: sockets with buffers of 4 MiB, reads and writes of 64 KiB, in the same

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -26,17 +27,19 @@ type seldom struct {
 	taken []atomic.Uint64 // those that have arrived, in order and as they were sent
 	all   atomic.Uint64
 	wrong chan error // the first that was not
+	depth int        // of the queues of a QueuePair
 }
 
 const (
 	seldomLen   = 64
 	seldomSlots = 4                      // messages of a connection under way
+	seldomDials = 16                     // connections that are made at a time
 	seldomEvery = 100 * time.Microsecond // a message of all connections together
 )
 
 func newSeldom(conns int) *seldom {
 	return &seldom{conns: conns, sent: make([]uint64, conns), taken: make([]atomic.Uint64, conns),
-		wrong: make(chan error, 1)}
+		wrong: make(chan error, 1), depth: seldomSlots}
 }
 
 func (s *seldom) fail(err error) {
@@ -54,8 +57,9 @@ func seldomMessage(message []byte, conn int, n uint64) {
 	}
 }
 
-// arrived compares a message, of a connection that only the caller takes messages of.
-func (s *seldom) arrived(message []byte) {
+// arrived compares a message, of a connection that only the caller takes messages of. Before it
+// counts the message, for which the next may be sent, it calls again.
+func (s *seldom) arrived(message []byte, again func() error) {
 	conn, want := int(binary.NativeEndian.Uint64(message)), [seldomLen]byte{}
 	if conn >= s.conns {
 		s.fail(fmt.Errorf("a message of connection %d, of %d", conn, s.conns))
@@ -65,13 +69,19 @@ func (s *seldom) arrived(message []byte) {
 	if seldomMessage(want[:], conn, n); [seldomLen]byte(message) != want {
 		s.fail(fmt.Errorf("message %d of connection %d: % x", n, conn, message))
 	}
+	if err := again(); err != nil {
+		s.fail(err)
+	}
 	s.taken[conn].Store(n + 1)
 	s.all.Add(1)
 }
 
 // run sends so many messages, each connection in its turn, none before it is due, and returns the
 // time of a CPU that each has taken, in us.
-func (s *seldom) run(messages int) (float64, error) {
+func (s *seldom) run(messages int) (float64, error) { return s.runOver(s.conns, messages) }
+
+// runOver is run over the first of the connections; the others rest.
+func (s *seldom) runOver(conns, messages int) (float64, error) {
 	began, from := time.Now(), cpuTime()
 	all := s.all.Load() + uint64(messages)
 	var message [seldomLen]byte
@@ -86,7 +96,7 @@ func (s *seldom) run(messages int) (float64, error) {
 				return 0, err
 			}
 			s.sent[next]++
-			next = (next + 1) % s.conns
+			next = (next + 1) % conns
 		}
 		select {
 		case err := <-s.wrong:
@@ -109,9 +119,16 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// overRnic makes the connections QueuePairs of two Adapters. close ends them.
+// overRnic makes the connections QueuePairs of two Adapters over the kernel's sockets. end ends
+// them.
 func (s *seldom) overRnic(y *yardstick) (end func()) {
-	ctx, cancel := context.WithTimeout(y.Context(), patience)
+	return s.between(y, [2]rnic.Config{}, "127.0.0.1:0")
+}
+
+// between makes the connections QueuePairs of two Adapters, of which the second dials to an address
+// of the first.
+func (s *seldom) between(t testing.TB, cfg [2]rnic.Config, addr string) (end func()) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*patience)
 	var ends []func()
 	end = func() {
 		for i := range ends {
@@ -119,48 +136,62 @@ func (s *seldom) overRnic(y *yardstick) (end func()) {
 		}
 		cancel()
 	}
-	open := func() (*rnic.Adapter, *rnic.CompletionQueue, rnic.QPOptions) {
-		a, err := rnic.Open(rnic.Config{ConnsMax: s.conns + 1})
-		require.NoError(y, err)
-		ends = append(ends, func() { require.NoError(y, a.Close(ctx)) })
-		cq, err := a.CreateCQ(s.conns*2*seldomSlots + 64)
-		require.NoError(y, err)
-		return a, cq, rnic.QPOptions{PD: a.AllocPD(), SendCQ: cq, RecvCQ: cq, SendDepth: seldomSlots,
-			RecvDepth: seldomSlots, InlineMax: seldomLen}
+	open := func(cfg rnic.Config) (*rnic.Adapter, *rnic.CompletionQueue, rnic.QPOptions) {
+		cfg.RegionsMax = max(rnic.RegionsMaxDefault, s.conns+64) // each connection takes one
+		if len(cfg.Pollers) == 0 {
+			cfg.ConnsMax = s.conns + 1
+		}
+		a, err := rnic.Open(cfg)
+		require.NoError(t, err)
+		ends = append(ends, func() { require.NoError(t, a.Close(ctx)) })
+		cq, err := a.CreateCQ(s.conns*2*s.depth + 64)
+		require.NoError(t, err)
+		return a, cq, rnic.QPOptions{PD: a.AllocPD(), SendCQ: cq, RecvCQ: cq, SendDepth: s.depth,
+			RecvDepth: s.depth, InlineMax: seldomLen}
 	}
-	server, cq, opt := open()
+	server, cq, opt := open(cfg[0])
 	to, err := opt.PD.Register(make([]byte, s.conns*seldomSlots*seldomLen), rnic.LocalWrite)
-	require.NoError(y, err)
-	l, err := server.Listen(ctx, "127.0.0.1:0", rnic.ListenOptions{})
-	require.NoError(y, err)
-	client, _, clientOpt := open()
+	require.NoError(t, err)
+	l, err := server.Listen(ctx, addr, rnic.ListenOptions{})
+	require.NoError(t, err)
+	client, _, clientOpt := open(cfg[1])
 	accepted, dialed := make([]*rnic.QueuePair, s.conns), make([]*rnic.QueuePair, s.conns)
 	slot := func(k int) rnic.WorkRequest {
 		return rnic.WorkRequest{ID: uint64(k), Local: to.Slice(k*seldomLen, seldomLen)}
 	}
-	for i := range s.conns {
-		accepting := make(chan error, 1)
-		go func() {
-			accepting <- func() error {
-				req, err := l.Accept(ctx)
-				if err != nil {
-					return err
-				}
-				if accepted[i], err = server.CreateQP(opt); err != nil {
-					return err
-				}
-				for k := range seldomSlots {
-					if _, err := accepted[i].PostRecv(slot(i*seldomSlots + k)); err != nil {
-						return err
-					}
-				}
-				return req.Accept(ctx, accepted[i], rnic.ConnParam{})
-			}()
-		}()
-		dialed[i], err = client.Dial(ctx, l.Addr().String(), clientOpt, rnic.ConnParam{})
-		require.NoError(y, err)
-		require.NoError(y, <-accepting)
+	accept := func(i int) error {
+		req, err := l.Accept(ctx)
+		if err != nil {
+			return err
+		}
+		if accepted[i], err = server.CreateQP(opt); err != nil {
+			return err
+		}
+		for k := range seldomSlots {
+			if _, err := accepted[i].PostRecv(slot(i*seldomSlots + k)); err != nil {
+				return err
+			}
+		}
+		return req.Accept(ctx, accepted[i], rnic.ConnParam{})
 	}
+	dial := func(i int) (err error) {
+		dialed[i], err = client.Dial(ctx, l.Addr().String(), clientOpt, rnic.ConnParam{})
+		return err
+	}
+	making := make(chan error)
+	for k := range 2 * seldomDials {
+		go func() {
+			one, err := [...]func(int) error{accept, dial}[k%2], error(nil)
+			for i := k / 2; i < s.conns && err == nil; i += seldomDials {
+				err = one(i)
+			}
+			making <- err
+		}()
+	}
+	for range 2 * seldomDials {
+		err = errors.Join(err, <-making)
+	}
+	require.NoError(t, err)
 	polled, stop := make(chan struct{}), make(chan struct{})
 	waiting, stopWaiting := context.WithCancel(ctx)
 	go func() {
@@ -180,10 +211,10 @@ func (s *seldom) overRnic(y *yardstick) (end func()) {
 					s.fail(fmt.Errorf("%v", c))
 					return
 				}
-				s.arrived(to.Bytes()[c.ID*seldomLen:][:seldomLen])
-				if _, err := accepted[c.ID/seldomSlots].PostRecv(slot(int(c.ID))); err != nil {
-					s.fail(err)
-				}
+				s.arrived(to.Bytes()[c.ID*seldomLen:][:seldomLen], func() error {
+					_, err := accepted[c.ID/seldomSlots].PostRecv(slot(int(c.ID)))
+					return err
+				})
 			}
 		}
 	}()
@@ -216,7 +247,7 @@ func (s *seldom) overSockets(y *yardstick) (end func()) {
 					}
 					return
 				}
-				s.arrived(message[:])
+				s.arrived(message[:], func() error { return nil })
 			}
 		}()
 	}
