@@ -31,6 +31,7 @@ var numberedPrograms = []numbered{
 	{"ibv_rc_pingpong -g 0", perfPort, "ibverbs-utils", `^1000 iters in `},
 	{"ibv_srq_pingpong -g 0", perfPort, "ibverbs-utils", `^1000 iters in `},
 	{"ibv_rc_pingpong -g 0 -e -c -n 200", perfPort, "ibverbs-utils", `^200 iters in `},
+	{"ibv_rc_pingpong -g 0 -t -c -n 200", perfPort, "ibverbs-utils", `^200 iters in `},
 	{"ibv_srq_pingpong -g 0 -e -n 200", perfPort, "ibverbs-utils", `^200 iters in `},
 	byNumber("ib_send_bw", "", `^ 65536 +200 `),
 	byNumber("ib_write_bw", "", `^ 65536 +200 `),

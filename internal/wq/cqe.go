@@ -34,8 +34,12 @@ type CQE struct {
 	// BesideSend: the immediate data is the first 4 octets of Immediate, and came with a Send, whose
 	// octets are in the buffer.
 	BesideSend bool
-	_          [11]byte
+	_          [3]byte
+	time       uint64 // Stamp
 }
+
+// Stamp keeps in c when it was published, in nanoseconds, for a C program that wants to know.
+func Stamp(c *CQE, ns uint64) { c.time = ns }
 
 // Which end has sent a Terminate, in CQE.Terminate.
 const (

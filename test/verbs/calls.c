@@ -4,6 +4,8 @@
  */
 #include "party.h"
 
+#include <time.h>
+
 /* Send with Immediate is one message, which fills one buffer and carries 4 octets besides. */
 static void send_with_immediate(struct party *a, struct party *b)
 {
@@ -228,6 +230,62 @@ static void windows_that_end(struct party *a, struct party *b)
 	join_again(a, b);
 }
 
+/* When a completion was published: between the request and its poll, by the clock that is told. */
+static void times(struct party *a, struct party *b)
+{
+	struct ibv_cq_init_attr_ex cq = { .cqe = 16,
+					  .wc_flags = IBV_WC_STANDARD_FLAGS |
+						      IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+						      IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK };
+	struct ibv_values_ex before = { .comp_mask = IBV_VALUES_MASK_RAW_CLOCK }, after = before;
+	struct ibv_poll_cq_attr none = { .comp_mask = 0 };
+	struct ibv_qp_init_attr_ex attr = { .qp_type = IBV_QPT_RC, .comp_mask = IBV_QP_INIT_ATTR_PD,
+					    .pd = pd, .cap = { .max_send_wr = 8, .max_recv_wr = 8,
+							       .max_send_sge = 1, .max_recv_sge = 1 } };
+	struct ibv_device_attr_ex device;
+	struct party c = *a;
+	struct timespec t0, t1;
+	uint64_t raw = 0;
+	int64_t wall;
+	int error;
+
+	CHECK(!ibv_query_device_ex(context, NULL, &device));
+	CHECK(device.hca_core_clock == 1000000 && device.completion_timestamp_mask == UINT64_MAX);
+	CHECK(c.cq = ibv_create_cq_ex(context, &cq));
+	attr.send_cq = attr.recv_cq = ibv_cq_ex_to_cq(c.cq);
+	CHECK(c.qp = ibv_create_qp_ex(context, &attr));
+	join_again(&c, b);
+	for (int i = 0; i < 8; i++) { /* of requests and receives, before and after a resize */
+		if (i == 4)
+			CHECK(!ibv_resize_cq(ibv_cq_ex_to_cq(c.cq), 100));
+		clock_gettime(CLOCK_REALTIME, &t0);
+		CHECK(!ibv_query_rt_values_ex(context, &before));
+		if (i % 2) {
+			CHECK(!receive(&c, 1, 0, 64));
+			CHECK(!ask(b, (struct ibv_send_wr){ .wr_id = 2, .opcode = IBV_WR_SEND }, 0, 8));
+			expect(b, 2, IBV_WC_SUCCESS, IBV_WC_SEND);
+		} else {
+			CHECK(!ask(&c, write_to(b, 1, b->mr->rkey, 0), 0, 8));
+		}
+		while ((error = ibv_start_poll(c.cq, &none)) == ENOENT)
+			;
+		CHECK(!error && c.cq->wr_id == 1 && c.cq->status == IBV_WC_SUCCESS);
+		clock_gettime(CLOCK_REALTIME, &t1);
+		CHECK(!ibv_query_rt_values_ex(context, &after));
+		CHECK(ibv_wc_read_completion_ts(c.cq) > raw);
+		raw = ibv_wc_read_completion_ts(c.cq);
+		wall = (int64_t)ibv_wc_read_completion_wallclock_ns(c.cq);
+		ibv_end_poll(c.cq);
+		CHECK((int64_t)raw >= before.raw_clock.tv_nsec - 100000 &&
+		      (int64_t)raw <= after.raw_clock.tv_nsec + 100000);
+		CHECK(wall >= t0.tv_sec * 1000000000 + t0.tv_nsec - 100000 &&
+		      wall <= t1.tv_sec * 1000000000 + t1.tv_nsec + 100000);
+	}
+	cq.wc_flags = IBV_WC_EX_WITH_FLOW_TAG;
+	CHECK(!ibv_create_cq_ex(context, &cq) && errno == EOPNOTSUPP);
+	CHECK(!ibv_destroy_qp(c.qp) && !ibv_destroy_cq(ibv_cq_ex_to_cq(c.cq)));
+}
+
 /* iWARP has no Send with Immediate, and librdmacm connects as iWARP does. */
 static void by_librdmacm(void)
 {
@@ -253,6 +311,7 @@ int main(int argc, char **argv)
 		send_with_immediate(&b, &a);
 		join_again(&a, &b);
 		bindings_that_fail(&a, &b);
+		times(&a, &b);
 		windows_that_end(&a, &b);
 		windows(&a, &b);
 		destroy(&a);

@@ -1,10 +1,12 @@
 /* Completion queues. */
 #include "shim.h"
 
-static void start_reading(struct ibv_cq_ex *cq, uint64_t flags);
+#include <time.h>
+
+static void start_reading(struct ibv_cq_ex *cq);
 
 static struct rv_completions *create(struct ibv_context *context, uint32_t cqe, void *cq_context,
-				     struct ibv_comp_channel *channel, int comp_vector)
+				     struct ibv_comp_channel *channel, int comp_vector, bool timed)
 {
 	struct rv_channel *ch = channel ? container(channel, struct rv_channel, channel) : NULL;
 	struct rv_completions *q;
@@ -27,7 +29,8 @@ static struct rv_completions *create(struct ibv_context *context, uint32_t cqe, 
 	}
 	a = (struct rv_args){
 		.arg = { cqe, ch ? (uint64_t)ch->socket.engine_fd : (uint64_t)-1, q->cookie,
-			 to_context(context)->handle, ch ? (uintptr_t)&ch->socket.waits : 0 },
+			 to_context(context)->handle, ch ? (uintptr_t)&ch->socket.waits : 0,
+			 timed },
 	};
 	error = rv_call(RV_CREATE_CQ, &a);
 	if (error) {
@@ -59,16 +62,19 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
 			     struct ibv_comp_channel *channel, int comp_vector)
 {
 	struct rv_completions *q =
-		create(context, cqe < 0 ? 0 : (uint32_t)cqe, cq_context, channel, comp_vector);
+		create(context, cqe < 0 ? 0 : (uint32_t)cqe, cq_context, channel, comp_vector, false);
 
 	return q ? ibv_cq_ex_to_cq(&q->cq) : NULL;
 }
 
-/* What a completion of ours can tell. */
+/* What a completion of ours can tell. There are no VLANs, flows and tags. */
+#define WC_TIMES                               \
+	(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | \
+	 IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
 #define WC_FLAGS                                                                \
 	(IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM | \
 	 IBV_WC_EX_WITH_SRC_QP | IBV_WC_EX_WITH_SLID | IBV_WC_EX_WITH_SL |      \
-	 IBV_WC_EX_WITH_DLID_PATH_BITS)
+	 IBV_WC_EX_WITH_DLID_PATH_BITS | WC_TIMES)
 
 struct ibv_cq_ex *rv_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
 {
@@ -81,10 +87,12 @@ struct ibv_cq_ex *rv_create_cq_ex(struct ibv_context *context, struct ibv_cq_ini
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	q = create(context, attr->cqe, attr->cq_context, attr->channel, (int)attr->comp_vector);
+	q = create(context, attr->cqe, attr->cq_context, attr->channel, (int)attr->comp_vector,
+		   attr->wc_flags & WC_TIMES);
 	if (!q)
 		return NULL;
-	start_reading(&q->cq, attr->wc_flags);
+	q->walled = attr->wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+	start_reading(&q->cq);
 	return &q->cq;
 }
 
@@ -177,6 +185,12 @@ static int next_poll(struct ibv_cq_ex *cq)
 
 	if (n != 1)
 		return n ? -n : ENOENT;
+	if (q->walled) {
+		struct timespec t;
+
+		clock_gettime(CLOCK_REALTIME, &t);
+		q->wall_ahead = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec - rv_now_ns();
+	}
 	cq->status = q->wc.status;
 	cq->wr_id = q->wc.wr_id;
 	return 0;
@@ -211,9 +225,20 @@ READ(uint32_t, slid, 0)
 READ(uint8_t, sl, wc->sl)
 READ(uint8_t, dlid_path_bits, 0)
 
-static void start_reading(struct ibv_cq_ex *cq, uint64_t flags)
+static uint64_t read_time(struct ibv_cq_ex *cq)
 {
-	(void)flags;
+	return ((struct rv_completions *)cq)->time;
+}
+
+static uint64_t read_wall_time(struct ibv_cq_ex *cq)
+{
+	struct rv_completions *q = (struct rv_completions *)cq;
+
+	return q->time + q->wall_ahead;
+}
+
+static void start_reading(struct ibv_cq_ex *cq)
+{
 	cq->start_poll = start_poll;
 	cq->next_poll = next_poll;
 	cq->end_poll = end_poll;
@@ -227,4 +252,6 @@ static void start_reading(struct ibv_cq_ex *cq, uint64_t flags)
 	cq->read_slid = read_slid;
 	cq->read_sl = read_sl;
 	cq->read_dlid_path_bits = read_dlid_path_bits;
+	cq->read_completion_ts = read_time;
+	cq->read_completion_wallclock_ns = read_wall_time;
 }

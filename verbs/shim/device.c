@@ -138,10 +138,23 @@ int rv_query_device_ex(struct ibv_context *context, const struct ibv_query_devic
 	if (size < sizeof all.orig_attr)
 		return EINVAL;
 	ibv_query_device(context, &all.orig_attr);
+	all.completion_timestamp_mask = UINT64_MAX;
+	all.hca_core_clock = 1000000; /* kHz */
 	all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
 	memcpy(attr, &all, size < sizeof all ? size : sizeof all);
 	if (size > sizeof all)
 		memset((char *)attr + sizeof all, 0, size - sizeof all);
+	return 0;
+}
+
+/* The clock of completions, in its ticks, as HCAs tell it. */
+int rv_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values)
+{
+	(void)context;
+	if (values->comp_mask & ~(uint32_t)IBV_VALUES_MASK_RAW_CLOCK)
+		return EOPNOTSUPP;
+	if (values->comp_mask & IBV_VALUES_MASK_RAW_CLOCK)
+		values->raw_clock = (struct timespec){ .tv_nsec = (long)rv_now_ns() };
 	return 0;
 }
 

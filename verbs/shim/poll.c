@@ -20,8 +20,7 @@ static const uint8_t statuses[] = {
 	[RV_WINDOW_BIND] = IBV_WC_MW_BIND_ERR,
 };
 
-/* When a program that polls in vain gives way: RV_VAIN_MAX and those after it in rnicd_ring.h. */
-static uint64_t now_ns(void)
+uint64_t rv_now_ns(void)
 {
 	struct timespec t;
 
@@ -32,11 +31,14 @@ static uint64_t now_ns(void)
 /* In vain, in one poll: two microseconds. */
 #define TURNS 4
 
-/* The poll that found slot empty, which was head's, has ended, and without the lock. */
+/*
+ * When a program that polls in vain gives way: RV_VAIN_MAX and those after it in rnicd_ring.h. The
+ * poll that found slot empty, which was head's, has ended, and without the lock.
+ */
 static void give_way(struct rv_completions *c, const struct rv_cqe *slot, uint32_t head)
 {
 	uint32_t seen = load_acquire(&rv_area->progress);
-	uint64_t before = now_ns(), took;
+	uint64_t before = rv_now_ns(), took;
 
 	if (before < load_relaxed(&c->yield_from) && load_relaxed(&rv_area->drives))
 		return;
@@ -51,7 +53,7 @@ static void give_way(struct rv_completions *c, const struct rv_cqe *slot, uint32
 		return;
 	}
 	sched_yield();
-	took = now_ns() - before;
+	took = rv_now_ns() - before;
 	if (took > RV_YIELD_LONG_NS)
 		__atomic_store_n(&c->yield_from, before + took * RV_YIELD_SHARE, __ATOMIC_RELAXED);
 	else if (took < RV_YIELD_SHARED_NS && !load_relaxed(&rv_area->crowded))
@@ -119,6 +121,7 @@ static bool translate(struct rv_completions *c, const struct rv_cqe *e, struct i
 			return false;
 		c->last = q;
 	}
+	c->time = e->time;
 	wc->status = e->status < sizeof statuses ? statuses[e->status] : IBV_WC_GENERAL_ERR;
 	wc->vendor_err = e->terminate;
 	wc->byte_len = e->len;

@@ -340,6 +340,9 @@ struct rv_completions {
 	uint32_t users;          /* queue pairs */
 	struct rv_qp *last;      /* of the completion before */
 	struct ibv_wc wc;        /* ibv_cq_ex: the current one */
+	uint64_t time;           /* when it was published, by rv_now_ns's clock */
+	uint64_t wall_ahead;     /* of that clock: CLOCK_REALTIME, when wc was polled */
+	bool walled;             /* its readers want to know */
 	bool polling;
 };
 
@@ -459,10 +462,13 @@ struct ibv_srq *rv_create_srq_ex(struct ibv_context *context, struct ibv_srq_ini
 int rv_get_srq_num(struct ibv_srq *srq, uint32_t *num);
 int rv_query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
 		       struct ibv_device_attr_ex *attr, size_t size);
+int rv_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values);
 int rv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
 		  size_t size);
 
-/* poll.c: discards completions of a queue pair that is destroyed. The queue is locked. */
+/* poll.c: the clock of completions. */
+uint64_t rv_now_ns(void);
+/* Discards completions of a queue pair that is destroyed. The queue is locked. */
 void rv_discard(struct rv_completions *c, struct rv_qp *q);
 
 /* Whether it may have Sends with Immediate: iWARP has none, and librdmacm does not agree on ours. */

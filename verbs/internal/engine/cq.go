@@ -32,6 +32,7 @@ type cq struct {
 	waits  *ring.Waits // of the channel; nil: there is none
 	ctx    *opened
 	lost   atomic.Bool
+	timed  bool // completions say when they were published
 }
 
 // cqRing is the entries of a time.
@@ -54,7 +55,7 @@ func (e *Engine) createCQ(c *call) (err error) {
 		return err
 	}
 	defer e.limits.cqs.giveIf(&err)
-	q := &cq{subject: subject{cookie: c.arg[2]}, ctx: ctx}
+	q := &cq{subject: subject{cookie: c.arg[2]}, ctx: ctx, timed: c.arg[5] != 0}
 	var entries []wq.CQE
 	if q.mapping, q.head, entries, err = ringOf[ring.CQ, wq.CQE](ringSize(int(depth))); err != nil {
 		return err
@@ -103,6 +104,9 @@ func (q *cq) add(c *rnic.Completion) bool {
 	}
 	if c.WithImmediate && !c.BesideSend { // the peer's word, and how far it can be true
 		c.Len = min(binary.BigEndian.Uint32(c.Immediate[4:]), c.Written)
+	}
+	if q.timed {
+		wq.Stamp(c, monotonic())
 	}
 	// and then armed is read; the program arms and then polls
 	wq.Publish(&r.entries[at&uint32(len(r.entries)-1)], c, at)

@@ -21,6 +21,7 @@
 //	mapping.go  memory of rings
 //	cq.go       completion rings
 //	cqresize.go the same, of another size
+//	clock.go    the time of a completion
 //	deliver.go  which completions get there, and when
 //	queue.go    work requests from a ring
 //	qp.go       queue pairs

@@ -118,8 +118,8 @@ const (
 	RegMR               // pd, address, length, iova, access -> mr, key
 	PermitMR            // mr, access: with the same key
 	DeregMR             // mr
-	// depth, channel or -1, cookie, context, address of its Waits or 0, which stays -> cq, address
-	// of its CQ, entries
+	// depth, channel or -1, cookie, context, address of its Waits or 0, which stays, 1: completions
+	// say when they were published, by CLOCK_MONOTONIC -> cq, address of its CQ, entries
 	CreateCQ
 	DestroyCQ // cq
 	// pd, depth, ranges, cookie, context -> srq, address of its Queue, entries, address of a bit

@@ -233,7 +233,8 @@ struct rv_cqe {
 	 * octets are in the buffer.
 	 */
 	uint8_t beside_send;
-	uint8_t pad0[11];
+	uint8_t pad0[3];
+	uint64_t time; /* Stamp */
 };
 _Static_assert(sizeof(struct rv_cqe) == 64, "");
 
@@ -362,8 +363,8 @@ enum {
 	RV_PERMIT_MR = 6, /* mr, access: with the same key */
 	RV_DEREG_MR = 7, /* mr */
 	/*
-	 * depth, channel or -1, cookie, context, address of its Waits or 0, which stays -> cq, address
-	 * of its CQ, entries
+	 * depth, channel or -1, cookie, context, address of its Waits or 0, which stays, 1: completions
+	 * say when they were published, by CLOCK_MONOTONIC -> cq, address of its CQ, entries
 	 */
 	RV_CREATE_CQ = 8,
 	RV_DESTROY_CQ = 9, /* cq */
