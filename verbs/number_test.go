@@ -127,6 +127,19 @@ func TestMoves(t *testing.T) {
 	}
 }
 
+// What the peer may do by the access flags of queue pairs and regions, fences, and the events of
+// the first message and the last buffer, over either transport.
+func TestRights(t *testing.T) {
+	l := newLab(t)
+	program := l.compile("rights")
+	for _, flags := range []string{"", "--pmd memif --no-dad --role server --addr 10.9.0.1/24 " +
+		"--socket " + filepath.Join(t.TempDir(), "memif")} {
+		p := l.runOn("--device roce "+flags, "gcc", program)
+		require.Zero(t, p.Wait(t), "%s", p)
+		p.Expect(t, 1, "^all well$")
+	}
+}
+
 // Two programs, each with our own TCP, on a cable of shared memory.
 func TestProgramsByNumberOnMemif(t *testing.T) {
 	for _, x := range sample.Of(t, 4, numberedPrograms) {
