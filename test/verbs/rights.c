@@ -1,6 +1,6 @@
 /*
- * What a peer may do, by the access flags of a queue pair and of a region; IBV_SEND_FENCE; the
- * events COMM_EST and QP_LAST_WQE_REACHED. As RoCE, each at both ends.
+ * What a peer may do, by the access flags of a queue pair and of a region; ibv_advise_mr;
+ * IBV_SEND_FENCE; the events COMM_EST and QP_LAST_WQE_REACHED. As RoCE, each at both ends.
  */
 #include "party.h"
 
@@ -130,6 +130,52 @@ static void flags(struct party *p)
 	CHECK(permit(p, 1 << 12) == EINVAL);
 }
 
+static bool resident(const char *page)
+{
+	unsigned char in = 0;
+
+	CHECK(!mincore((void *)(uintptr_t)page, 4096, &in));
+	return in & 1;
+}
+
+/* Regions are paged on demand, and pages are fetched where that is asked for. */
+static void advice(void)
+{
+	char *memory = mmap(NULL, 16 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			    0);
+	struct ibv_device_attr_ex device;
+	struct ibv_mr *mr, *readable;
+	struct ibv_sge list[2];
+
+	CHECK(memory != MAP_FAILED && !ibv_query_device_ex(context, NULL, &device));
+	CHECK(device.odp_caps.general_caps == IBV_ODP_SUPPORT);
+	CHECK(device.odp_caps.per_transport_caps.rc_odp_caps == 0x3f);
+	CHECK(mr = ibv_reg_mr_iova(pd, memory, 16 * 4096, 0x10000,
+				   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND));
+	CHECK(readable = ibv_reg_mr(pd, memory, 16 * 4096, IBV_ACCESS_ON_DEMAND));
+	CHECK(!madvise(memory, 16 * 4096, MADV_DONTNEED)); /* looked at when they were registered */
+	CHECK(!resident(memory + 4096) && !resident(memory + 5 * 4096));
+	list[0] = (struct ibv_sge){ 0x10000 + 4096 + 7, 8, mr->lkey };
+	list[1] = (struct ibv_sge){ 0x10000 + 5 * 4096, 4097, mr->lkey };
+#define ADVISE(advice, flags, n) ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_##advice, flags, list, n)
+	CHECK(!ADVISE(PREFETCH_NO_FAULT, IBV_ADVISE_MR_FLAG_FLUSH, 2));
+	CHECK(!resident(memory + 4096));
+	CHECK(!ADVISE(PREFETCH_WRITE, IBV_ADVISE_MR_FLAG_FLUSH, 2));
+	CHECK(resident(memory + 4096) && resident(memory + 5 * 4096) && resident(memory + 6 * 4096));
+	CHECK(!resident(memory + 2 * 4096) && !resident(memory + 7 * 4096));
+	list[0].lkey = readable->lkey;
+	CHECK(ADVISE(PREFETCH, 0, 1) == EFAULT); /* not its address */
+	list[0].addr = (uintptr_t)memory + 8 * 4096;
+	CHECK(!ADVISE(PREFETCH, 0, 1));
+	CHECK(ADVISE(PREFETCH_WRITE, 0, 1) == EFAULT); /* not its right */
+	list[0].length = 8 * 4096 + 1;
+	CHECK(ADVISE(PREFETCH, 0, 1) == EFAULT); /* beyond it */
+	CHECK(ADVISE(PREFETCH, 2, 1) == EINVAL && ADVISE(PREFETCH, 0, 0) == EINVAL);
+	CHECK(ibv_advise_mr(pd, 77, 0, list, 1) == EOPNOTSUPP);
+#undef ADVISE
+	CHECK(!ibv_dereg_mr(mr) && !ibv_dereg_mr(readable) && !munmap(memory, 16 * 4096));
+}
+
 /* A Send with a fence after a Read carries what the Read has brought. */
 static void fences(struct party *a, struct party *b)
 {
@@ -213,6 +259,7 @@ int main(void)
 
 		join(&a, &b);
 		flags(&a);
+		advice();
 		established(&a, &b);
 		rights(&a, &b);
 		fences(&a, &b);

@@ -47,6 +47,7 @@ struct ibv_context *rv_open(void)
 	x->verbs.sz = sizeof x->verbs;
 	x->verbs.query_port = rv_query_port;
 	x->verbs.query_device_ex = rv_query_device_ex;
+	x->verbs.advise_mr = rv_advise_mr;
 	x->verbs.query_rt_values = rv_query_rt_values;
 	x->verbs.create_cq_ex = rv_create_cq_ex;
 	x->verbs.create_qp_ex = rv_create_qp_ex;

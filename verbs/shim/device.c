@@ -128,6 +128,10 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 	return 0;
 }
 
+#define ODP_UD (IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV)
+#define ODP_RC \
+	(ODP_UD | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC)
+
 int rv_query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
 		       struct ibv_device_attr_ex *attr, size_t size)
 {
@@ -138,6 +142,11 @@ int rv_query_device_ex(struct ibv_context *context, const struct ibv_query_devic
 	if (size < sizeof all.orig_attr)
 		return EINVAL;
 	ibv_query_device(context, &all.orig_attr);
+	/* nothing is pinned, so all memory is paged on demand */
+	all.odp_caps.general_caps = IBV_ODP_SUPPORT;
+	all.odp_caps.per_transport_caps.rc_odp_caps = ODP_RC;
+	if (rv_roce())
+		all.odp_caps.per_transport_caps.ud_odp_caps = ODP_UD;
 	all.completion_timestamp_mask = UINT64_MAX;
 	all.hca_core_clock = 1000000; /* kHz */
 	all.device_cap_flags_ex = all.orig_attr.device_cap_flags;

@@ -11,6 +11,7 @@
  *	files.c     the C library's functions that find them; directories.c, libc.h
  *	context.c   an opened device: its operations
  *	memory.c    domains, regions, windows
+ *	advise.c    pages of regions
  *	channel.c   completion channels and asynchronous events
  *	cq.c        completion queues
  *	poll.c      completions: ibv_poll_cq, ibv_cq_ex
@@ -462,6 +463,8 @@ struct ibv_srq *rv_create_srq_ex(struct ibv_context *context, struct ibv_srq_ini
 int rv_get_srq_num(struct ibv_srq *srq, uint32_t *num);
 int rv_query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
 		       struct ibv_device_attr_ex *attr, size_t size);
+int rv_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
+		 struct ibv_sge *list, uint32_t n);
 int rv_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values);
 int rv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
 		  size_t size);

@@ -65,6 +65,8 @@ func (e *Engine) carryOut(c *call) error {
 		return e.register(c)
 	case ring.PermitMR:
 		return e.permit(c)
+	case ring.FindMR:
+		return e.findMR(c)
 	case ring.RevokeMR:
 		return e.revoke(c)
 	case ring.DeregMR:

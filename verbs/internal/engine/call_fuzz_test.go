@@ -36,7 +36,7 @@ func FuzzCalls(f *testing.F) {
 	f.Add([]byte{ring.CreateCQ, 9, 0, 0, 4, 0, 0, 0})
 	f.Add([]byte{ring.RegMR, 1, 0, 0, 0x80, 2, 0, 0, 0, 2, 0, 0, 0})
 	all := make([]byte, 0, 256)
-	for op := byte(1); op <= ring.Tell+1; op++ {
+	for op := byte(1); op <= ring.FindMR+1; op++ {
 		all = append(all, op, 3, 0, 0, 0x80, 1, 0, 0, 0, 255, 255, 255, 255)
 	}
 	f.Add(all)

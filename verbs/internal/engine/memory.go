@@ -134,6 +134,30 @@ func (e *Engine) revoke(c *call) error {
 	return err
 }
 
+// findMR says where octets of a region are in the program's memory.
+func (e *Engine) findMR(c *call) error {
+	m := e.regionOf(rnic.STag(c.arg[0]))
+	addr, length := c.arg[1], c.arg[2]
+	if m == nil || addr < m.Base() || length > uint64(m.Len()) ||
+		addr-m.Base() > uint64(m.Len())-length || accessOf(c.arg[3])&^m.Access() != 0 {
+		return syscall.EFAULT
+	}
+	c.out[0] = uint64(uintptr(unsafe.Pointer(unsafe.SliceData(m.Bytes())))) + addr - m.Base()
+	return nil
+}
+
+// regionOf looks through all objects: few programs ask, and seldom.
+func (e *Engine) regionOf(key rnic.STag) *rnic.MemoryRegion {
+	e.objects.mu.Lock()
+	defer e.objects.mu.Unlock()
+	for _, o := range e.objects.all {
+		if m, ok := o.(*rnic.MemoryRegion); ok && m.STag() == key && m.Valid() {
+			return m
+		}
+	}
+	return nil
+}
+
 // deregister returns when no placement into the region can follow.
 func (e *Engine) deregister(c *call) error {
 	m, err := take[*rnic.MemoryRegion](&e.objects, c.arg[0])

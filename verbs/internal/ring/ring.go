@@ -194,6 +194,9 @@ const (
 	// event when they have
 	PauseQP
 	Tell // data: a line for an operator who looks at what the program does
+	// key, address within a region, as its peers have it, length -> address; EFAULT: it has none, or
+	// not for access flags of the fourth
+	FindMR
 )
 
 // CMEvent is an event of the connection manager, one datagram.

@@ -464,6 +464,11 @@ enum {
 	 */
 	RV_PAUSE_QP = 49,
 	RV_TELL = 50, /* data: a line for an operator who looks at what the program does */
+	/*
+	 * key, address within a region, as its peers have it, length -> address; EFAULT: it has none, or
+	 * not for access flags of the fourth
+	 */
+	RV_FIND_MR = 51,
 };
 
 /* CMEvent is an event of the connection manager, one datagram. */
