@@ -20,6 +20,8 @@ type Party struct {
 	IRD    uint16
 	ORD    uint16 // Read Requests that this end wants to have under way; DepthULP likewise
 	ORDMin uint16 // Responder: with a smaller ORD it rejects
+
+	Acknowledged bool // acknowledged mode of rnic, if both ends want it
 }
 
 // Terms are what start-up has agreed, seen from one end.
@@ -38,6 +40,8 @@ type Terms struct {
 	IRD, ORD uint16
 	Enhanced bool
 	Peer     Enhanced // what the peer's frame said
+
+	Acknowledged bool // both ends want it
 
 	PrivateData []byte // of the peer's ULP; aliases the frame's
 	// a Reply had the S bit where the Request had not: treated as zero (DECISIONS 3)
@@ -66,7 +70,7 @@ func (p *Party) Request(d Dialect, private []byte) Frame {
 	case RTR:
 		f.S = true
 	case RFC6581:
-		f.S = true
+		f.S, f.Acknowledged = true, p.Acknowledged
 		e := Enhanced{PeerToPeer: p.PeerToPeer, IRD: p.IRD, ORD: p.ORD}
 		if p.PeerToPeer {
 			e.RTR = p.RTR
@@ -94,6 +98,8 @@ func (p *Party) Answer(req *Frame, private []byte) (rep Frame, t Terms, err erro
 			append(mine.Append(make([]byte, 0, EnhancedLen+len(private))), private...)
 		t.Enhanced, t.PeerToPeer, t.RTR = true, mine.PeerToPeer, mine.RTR
 		t.IRD, t.ORD = unless(mine.IRD, p.IRD), unless(mine.ORD, p.ORD)
+		t.Acknowledged = p.Acknowledged && req.Acknowledged
+		rep.Acknowledged = t.Acknowledged
 		if mine.ORD < p.ORDMin { // RFC 6581 section 9.1: the Reply says what would have been enough
 			rep.Reject = true
 			mine.ORD = p.ORDMin
@@ -160,7 +166,7 @@ func (p *Party) Conclude(req, rep *Frame) (t Terms, err error) {
 	case req.IsEnhanced() && !rep.IsEnhanced():
 		return t, ErrPlain
 	case req.IsEnhanced():
-		t.Enhanced = true
+		t.Enhanced, t.Acknowledged = true, req.Acknowledged && rep.Acknowledged
 		return t, p.adopt(&t)
 	case rep.S && !req.S:
 		t.UnaskedS = true

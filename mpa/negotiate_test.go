@@ -535,3 +535,55 @@ func TestFiguresOfAppendixC(t *testing.T) {
 		}
 	}
 }
+
+// Acknowledged mode of rnic is agreed by a bit that RFC 5044 reserves: in an enhanced Request of an
+// end that wants it, and in the Reply to that of one that does. Elsewhere it is sent as zero, and
+// not looked at.
+func TestAcknowledgedMode(t *testing.T) {
+	for _, asks := range []bool{false, true} {
+		for _, serves := range []bool{false, true} {
+			initiator := Party{RTR: AllRTR, PeerToPeer: true, Acknowledged: asks}
+			responder := Party{Dialects: FramedDialects, RTR: AllRTR, Acknowledged: serves}
+			for _, d := range []Dialect{RDDP01, RFC5044, RTR, RFC6581} {
+				req := initiator.Request(d, []byte("asks"))
+				sent := req.Append(nil)
+				require.Equal(t, asks && d == RFC6581, sent[keyLen]&0x01 != 0)
+				require.Zero(t, sent[keyLen]&0x0e)
+				req, _, err := ParseFrame(sent, Request, PrivateDataMax)
+				require.NoError(t, err)
+				rep, served, err := responder.Answer(&req, []byte("answers"))
+				require.NoError(t, err)
+				sent = rep.Append(nil)
+				both := asks && serves && d == RFC6581
+				require.Equal(t, both, sent[keyLen]&0x01 != 0)
+				require.Equal(t, both, served.Acknowledged)
+				rep, _, err = ParseFrame(sent, Reply, PrivateDataMax)
+				require.NoError(t, err)
+				concluded, err := initiator.Conclude(&req, &rep)
+				require.NoError(t, err)
+				require.Equal(t, both, concluded.Acknowledged)
+				require.Equal(t, "answers", string(concluded.PrivateData))
+			}
+		}
+	}
+}
+
+// A Reply that grants what was not asked for, and the other reserved bits, say nothing.
+func TestReservedBitsSayNothing(t *testing.T) {
+	initiator := Party{RTR: AllRTR, PeerToPeer: true}
+	req := initiator.Request(RFC6581, nil)
+	for bits := byte(0); bits < 16; bits++ {
+		sent := req.Append(nil)
+		sent[keyLen] |= bits
+		responder := Party{Dialects: FramedDialects, RTR: AllRTR, Acknowledged: true}
+		asked, _, err := ParseFrame(sent, Request, PrivateDataMax)
+		require.NoError(t, err)
+		rep, served, err := responder.Answer(&asked, nil)
+		require.NoError(t, err)
+		require.Equal(t, bits&1 != 0, served.Acknowledged)
+		rep.Acknowledged = bits&1 != 0
+		got, err := initiator.Conclude(&req, &rep)
+		require.NoError(t, err)
+		require.False(t, got.Acknowledged)
+	}
+}

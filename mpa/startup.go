@@ -30,6 +30,9 @@ const (
 	flagCRC     = 0x40
 	flagReject  = 0x20
 	flagS       = 0x10
+	// one of the bits that are "reserved [...] and not checked on receipt" there: ours, asked for by
+	// a Request and granted by a Reply (docs/adr/0052-acknowledged-by-librdmacm.md)
+	flagAcknowledged = 0x01
 
 	privateDataMaxRev0 = 65535
 )
@@ -57,6 +60,7 @@ type Frame struct {
 	Kind FrameKind
 	// Reject: in a Reply only, elsewhere not looked at; S: not in an Rtr frame
 	Markers, CRC, Reject, S bool
+	Acknowledged            bool // acknowledged mode of rnic, in an enhanced frame
 	Rev                     uint8
 	PrivateData             []byte
 }
@@ -95,6 +99,7 @@ func ParseFrame(b []byte, want FrameKind, privateDataMax int) (f Frame, n int, e
 		S:       want != Rtr && flags&flagS != 0,
 		Rev:     b[keyLen+1],
 	}
+	f.Acknowledged = flags&flagAcknowledged != 0 && f.IsEnhanced()
 	length := int(binary.BigEndian.Uint16(b[keyLen+2:]))
 	if f.Rev > 0 {
 		privateDataMax = PrivateDataMax
@@ -146,8 +151,8 @@ func mismatch(b []byte, key string) int {
 	return -1
 }
 
-// Append writes the frame after b. Reserved bits are zero. Private data above the Rev's limit is
-// the caller's fault and panics.
+// Append writes the frame after b. Reserved bits are zero, except for Acknowledged. Private data
+// above the Rev's limit is the caller's fault and panics.
 func (f *Frame) Append(b []byte) []byte {
 	limit := PrivateDataMax
 	if f.Rev == 0 {
@@ -168,6 +173,9 @@ func (f *Frame) Append(b []byte) []byte {
 	}
 	if f.S && f.Kind != Rtr {
 		flags |= flagS
+	}
+	if f.Acknowledged && f.IsEnhanced() && f.Kind != Rtr {
+		flags |= flagAcknowledged
 	}
 	b = append(b, f.Kind.key()...)
 	b = append(b, flags, f.Rev)

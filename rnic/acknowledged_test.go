@@ -235,3 +235,33 @@ func TestAcknowledgedAllocatesNothing(t *testing.T) {
 		r.exchange(s, c)
 	}
 }
+
+// Two ends that may are in acknowledged mode, over all transports, and say so; with one that may
+// not they are as ever, and nothing else differs.
+func TestMayAcknowledge(t *testing.T) {
+	for _, x := range []struct{ server, client bool }{
+		{true, true}, {true, false}, {false, true},
+	} {
+		over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+			may := func(yes bool) opts {
+				return opts{QPOptions{}, ConnParam{PeerToPeer: true, IRD: 1, ORD: 1, MayAcknowledge: yes}}
+			}
+			s, c := r.connect(may(x.server), may(x.client))
+			both := x.server && x.client
+			require.Equal(t, both, s.qp.Startup().Acknowledged)
+			require.Equal(t, both, c.qp.Startup().Acknowledged)
+			if both { // the message waits
+				c.post(c.send(1, 0, 100))
+				r.until("not ready", func() bool { return notReady(r, c) >= 2 })
+				require.Empty(t, c.done)
+				s.postRecv(s.recvAt(11, 0, 100))
+			} else {
+				s.postRecv(s.recvAt(11, 0, 100))
+				c.post(c.send(1, 0, 100))
+			}
+			s.expectCompletions(Completion{ID: 11, Len: 100, Op: OpRecv})
+			c.expectCompletions(Completion{ID: 1, Len: 100, Op: OpSend})
+			r.close(s, c)
+		})
+	}
+}

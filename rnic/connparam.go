@@ -101,6 +101,9 @@ type ConnParam struct {
 	// that is not acknowledged, or the next that is posted, completes with RetryExceeded, unless the
 	// peer's Terminate says more of it. The others are Flushed.
 	Acknowledged bool
+	// MayAcknowledge has Acknowledged apply if the peer's ConnParam has MayAcknowledge, too. A
+	// reserved bit of rfc6581's frames says so, which peers without it do not look at. Startup tells.
+	MayAcknowledge bool
 
 	Quirks Quirks
 }
@@ -250,7 +253,7 @@ func (c *ConnParam) param() connect.Param {
 		UserTimeout: c.UserTimeout, NoMarkers: c.NoMarkers, NoCRC: c.NoCRC, DropBadCRC: c.DropBadCRC,
 		PackFull:        c.Packing == PackFull,
 		AllowHalfClosed: c.AllowHalfClosed, Acknowledged: c.Acknowledged,
-		WakeUp: c.Quirks.WakeUp, Local: unmapped(c.LocalAddr),
+		WakeUp: c.Quirks.WakeUp, Local: unmapped(c.LocalAddr), MayAcknowledge: c.MayAcknowledge,
 	}
 	if c.Binding != nil {
 		p.Bound = c.Binding.b

@@ -70,6 +70,8 @@ type Startup struct {
 	Version    int  // of DDP and RDMAP
 	PeerToPeer bool // the Responder may have sent first
 	Enhanced   bool // read depths were negotiated
+	// Acknowledged: both ends had ConnParam.MayAcknowledge
+	Acknowledged bool
 
 	// IRD and ORD of this end: Read Requests of the peer's that it serves, and of its own that it
 	// may have under way, at a time. Where depths were not negotiated, or one is ReadDepthULP, they
@@ -98,8 +100,8 @@ func (q *QueuePair) Startup() Startup {
 	if t := q.end.Terms.Load(); t != nil {
 		return Startup{
 			Dialect: Dialect(t.Dialect), Version: int(t.Version), PeerToPeer: t.PeerToPeer,
-			Enhanced: t.Enhanced,
-			IRD:      int(t.IRD), ORD: int(t.ORD), PeerIRD: int(t.Peer.IRD), PeerORD: int(t.Peer.ORD),
+			Enhanced: t.Enhanced, Acknowledged: t.Acknowledged,
+			IRD: int(t.IRD), ORD: int(t.ORD), PeerIRD: int(t.Peer.IRD), PeerORD: int(t.Peer.ORD),
 		}
 	}
 	return Startup{}

@@ -74,3 +74,40 @@ func TestEitherDevice(t *testing.T) {
 	require.Zero(t, client.Wait(t), "%s", client)
 	require.Zero(t, server.Wait(t), "%s", server)
 }
+
+// Connections by librdmacm between two ends as RoCE keep a reliable connection's rules: a message
+// waits for its buffer, and what has completed is there. With one end as an RNIC they do not.
+func TestReadyByLibrdmacm(t *testing.T) {
+	l := newLab(t)
+	program := l.compile("cmready")
+	p := l.runOn("--device roce", "gcc", program)
+	require.Zero(t, p.Wait(t), "%s", p)
+	p.Expect(t, 1, "^all well$")
+	require.NotEmpty(t, p.Lines("^rnicd: connected, .*, acknowledged$"), "%s", p)
+	p = l.run("gcc", program)
+	require.NotZero(t, p.Wait(t), "%s", p)
+	require.Empty(t, p.Lines("acknowledged$"), "%s", p)
+
+	for _, flags := range [][2]string{{"--device roce", ""}, {"", "--device roce"}} {
+		server := l.runOn(flags[0], "rdmacm-utils", "rping", "-s", "-C", "3", "-a", here.String())
+		l.untilListening(rpingPort)
+		client := l.runOn(flags[1], "rdmacm-utils", "rping", "-c", "-C", "3", "-a", here.String())
+		require.Zero(t, client.Wait(t), "%s", client)
+		require.Zero(t, server.Wait(t), "%s", server)
+		require.Empty(t, client.Lines("acknowledged$"), "%s", client)
+	}
+}
+
+// Two programs, each with our own TCP, on a cable of shared memory.
+func TestReadyByLibrdmacmOnMemif(t *testing.T) {
+	l := newLab(t)
+	cable := "--device roce --pmd memif --no-dad --socket " + filepath.Join(t.TempDir(), "memif")
+	server := l.runOn(cable+" --role server --addr 10.9.0.1/24", "rdmacm-utils", "rping", "-s", "-C",
+		"3")
+	server.Expect(t, 1, "^rnicd: listening at ")
+	client := l.runOn(cable+" --addr 10.9.0.2/24", "rdmacm-utils", "rping", "-c", "-C", "3", "-a",
+		"10.9.0.1")
+	require.Zero(t, client.Wait(t), "%s", client)
+	require.Zero(t, server.Wait(t), "%s", server)
+	client.Expect(t, 1, "^rnicd: connected, .*, acknowledged$")
+}

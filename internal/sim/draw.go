@@ -14,9 +14,11 @@ var Dialects = []rnic.Dialect{rnic.Culley02, rnic.RDDP01, rnic.RFC5044, rnic.RTR
 // param is how one end of the connection connects.
 func (c *Conn) param(host int) rnic.ConnParam {
 	e := &c.Ends[host]
+	agrees := c.Acknowledged && c.Dialect == rnic.RFC6581 // which has a bit for it
 	conn := rnic.ConnParam{
 		NoMarkers: e.NoMarkers, NoCRC: e.NoCRC, DropBadCRC: e.DropBadCRC, Packing: e.Packing,
-		ORD: c.Depth[host], IRD: c.Depth[1-host], Acknowledged: c.Acknowledged,
+		ORD: c.Depth[host], IRD: c.Depth[1-host],
+		Acknowledged: c.Acknowledged && !agrees, MayAcknowledge: agrees,
 	}
 	if host == c.Dialer {
 		conn.Dialect, conn.PeerToPeer = c.Dialect, c.PeerToPeer

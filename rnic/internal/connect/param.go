@@ -36,6 +36,7 @@ type Param struct {
 	PackFull        bool
 	AllowHalfClosed bool
 	Acknowledged    bool
+	MayAcknowledge  bool // Acknowledged, if the peer's frame says so, too
 }
 
 // tries are the dialects of Tries.

@@ -128,6 +128,7 @@ func (c *Connection) enter(t *mpa.Terms, p phase) {
 	*kept = *t
 	kept.PrivateData = nil
 	c.endpoint.Terms.Store(kept)
+	c.endpoint.param.Acknowledged = c.endpoint.param.Acknowledged || t.Acknowledged
 	c.endpoint.param.PrivateData = nil // it is in a frame by now
 	c.start(kept)
 	if c.initiates() {
@@ -502,6 +503,7 @@ func (e *Endpoint) party(c *Connection, served mpa.Dialects) mpa.Party {
 	p := mpa.Party{
 		Dialects: served, Markers: c.wantMarkers(e), CRC: !o.NoCRC, PeerToPeer: o.PeerToPeer, RTR: o.RTR,
 		IRD: uint16(o.IRD), ORD: uint16(o.ORD), ORDMin: uint16(o.ORDMin),
+		Acknowledged: o.MayAcknowledge,
 	}
 	if p.RTR == 0 {
 		p.RTR = mpa.AllRTR

@@ -132,6 +132,7 @@ func (e *Engine) paramOf(c *call) rnic.ConnParam {
 	p := rnic.ConnParam{
 		PrivateData: append([]byte(nil), c.data...), PeerToPeer: true, NoCRC: e.noCRC,
 		IRD: int(min(c.arg[2], readDepthMax)), ORD: int(min(c.arg[3], readDepthMax)),
+		MayAcknowledge: e.roce,
 	}
 	if e.siw {
 		p.NoMarkers, p.Quirks = true, rnic.Quirks{WakeUp: rnic.WakeUpDefault, SendFirst: true}
@@ -246,6 +247,9 @@ func (id *cmID) established(q *qp, private []byte) {
 	crc := "no CRC"
 	if r.Framing().CRC {
 		crc = "CRC32C"
+	}
+	if s.Acknowledged {
+		crc += ", acknowledged"
 	}
 	q.engine.tellLog("connected, %v with %v: %v, %s", r.LocalAddr(), r.RemoteAddr(),
 		s.Dialect, crc)

@@ -97,7 +97,7 @@ func (e *Engine) qpOf(c *call) (*qp, error) {
 	q.way.q, q.drain.over = q, q.drained
 	q.peerAccess.Store(uint32(rnic.PeerWrites | rnic.PeerReads | rnic.PeerAtomics))
 	q.opt = rnic.QPOptions{
-		PD: pd, SendCQ: e.adapter.CreateCQSink(q.sent), RecvCQ: e.adapter.CreateCQSink(q.received),
+		PD: pd, SendCQ: e.adapter.CreateCQSink(q.sentByCM), RecvCQ: e.adapter.CreateCQSink(q.received),
 		SendDepth: max(1, int(sdepth)), RecvDepth: max(1, int(rdepth)),
 		SGEMax: max(2, int(ranges)), InlineMax: max(1, int(inline)), Source: q,
 	}
@@ -271,6 +271,14 @@ func (q *qp) sent(c rnic.Completion) {
 	if !q.underway.Complete() || !mere || c.Status != rnic.Success {
 		q.engine.progress()
 	}
+}
+
+// sentByCM is the same of a connection by librdmacm, where an event tells of the end.
+func (q *qp) sentByCM(c rnic.Completion) {
+	if c.Status == rnic.RetryExceeded {
+		c.Status = rnic.Flushed
+	}
+	q.sent(c)
 }
 
 // received is the completion of a receive buffer.
