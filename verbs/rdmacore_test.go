@@ -20,7 +20,8 @@ import (
 
 var updateResults = flag.Bool("update-results", false, "write "+rdmaCoreResults)
 
-// rdmaCoreResults say, of each of rdma-core's tests, what becomes of it: pass or skip, and why.
+// rdmaCoreResults say, of each of rdma-core's tests, what becomes of it: pass, skip, or either, as
+// the host has it, and why.
 const rdmaCoreResults = "../docs/results/rdma-core.tsv"
 
 // rdmaCoreTests is where Debian's package rdma-core has its tests, some of them compressed.
@@ -106,17 +107,24 @@ func TestRDMACore(t *testing.T) {
 		f := strings.Split(row, "\t")
 		o, ok := got[f[0]]
 		require.True(t, ok, "%s: not run", f[0])
+		if f[1] == "either" {
+			require.Contains(t, []string{"pass", "skip"}, o.result, "%s\n%s", f[0], p)
+			continue
+		}
 		require.Equal(t, f[1], o.result, "%s (%s)\n%s", f[0], o.reason, p)
 	}
 }
 
-// writeResults writes the table anew.
+// writeResults keeps what the table knows of tests that may end either way.
 func writeResults(t *testing.T, rows []string, got map[string]outcome) {
 	var b strings.Builder
 	b.WriteString("test\tresult\treason\n")
 	for _, row := range rows {
-		name, _, _ := strings.Cut(row, "\t")
-		fmt.Fprintf(&b, "%s\t%s\t%s\n", name, got[name].result, got[name].reason)
+		f := strings.Split(row, "\t")
+		if o := got[f[0]]; f[1] != "either" {
+			row = fmt.Sprintf("%s\t%s\t%s", f[0], o.result, o.reason)
+		}
+		b.WriteString(row + "\n")
 	}
 	require.NoError(t, os.WriteFile(rdmaCoreResults, []byte(b.String()), 0o644))
 }
