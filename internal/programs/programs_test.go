@@ -214,9 +214,24 @@ func TestSocketOfAnother(t *testing.T) {
 	require.NoError(t, err)
 	stale.SetUnlinkOnClose(false)
 	require.NoError(t, stale.Close())
+	others := []string{"4194305.sock", "4194305.1.sock"} // more than a process can have
+	for _, name := range others {
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, name), Net: "unix"})
+		require.NoError(t, err)
+		l.SetUnlinkOnClose(false)
+		if name == others[0] {
+			require.NoError(t, l.Close())
+		} else {
+			defer l.Close() // of another namespace
+		}
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "4194306.sock"), nil, 0o600))
 	s, err := Listen(dir)
 	require.NoError(t, err)
 	require.Equal(t, mine, s.Path())
+	require.NoFileExists(t, filepath.Join(dir, others[0]))
+	require.FileExists(t, filepath.Join(dir, others[1]))
+	require.FileExists(t, filepath.Join(dir, "4194306.sock"), "not a socket")
 	require.NoError(t, os.WriteFile(mine+".x", nil, 0o600))
 	require.NoError(t, os.Rename(mine+".x", mine)) // not a socket of this process's
 	s.Remove()

@@ -22,6 +22,9 @@ type Socket struct {
 	uid    uint32      // who made it, whatever rights the process has later
 }
 
+// sweepMax is how many others a process looks at for what those that were killed have left.
+const sweepMax = 64
+
 // sameMax is how many processes of one number may have sockets in a directory.
 const sameMax = 10
 
@@ -69,10 +72,44 @@ func listenIn(dir string, uid int) (s *Socket, err error) {
 			}
 		}
 		if !errors.Is(err, unix.EADDRINUSE) {
+			if err == nil {
+				sweep(dir)
+			}
 			return s, err
 		}
 	}
 	return nil, err
+}
+
+// sweep removes sockets of processes that have ended: where nobody looks they would be ever more.
+func sweep(dir string) {
+	d, err := openDir(dir)
+	if err != nil {
+		return
+	}
+	defer d.Close()
+	names, _ := d.Readdirnames(sweepMax)
+	for _, name := range names {
+		pid, ok := pidOf(name)
+		path := filepath.Join(dir, name)
+		// of another namespace's process, which may share the directory, the number says nothing
+		if ok && errors.Is(unix.Kill(pid, 0), unix.ESRCH) && refuses(path) {
+			_ = os.Remove(path) // another process may have
+		}
+	}
+}
+
+// refuses says that what stands at a path is the socket of a process that has ended.
+func refuses(path string) bool {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode()&os.ModeSocket == 0 {
+		return false // what is no socket is not ours to remove
+	}
+	c, err := net.Dial("unix", path)
+	if err == nil {
+		_ = c.Close()
+	}
+	return errors.Is(err, unix.ECONNREFUSED)
 }
 
 func bind(path string, uid int) (*Socket, error) {
