@@ -30,7 +30,8 @@ import (
 
 // What connections cost, by their number: a process for each measurement, which has both ends.
 
-var scaleChild = flag.String("scale.child", "", "measure in this process: OVER,CONNECTIONS,DEPTH,MESSAGES")
+var scaleChild = flag.String("scale.child", "",
+	"measure in this process: OVER,CONNECTIONS,DEPTH,MESSAGES")
 
 // scaled are the figures of a process. Those of a connection are of both ends, others of one.
 type scaled struct {
