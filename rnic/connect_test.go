@@ -143,13 +143,15 @@ func TestErrorsAreOfNet(t *testing.T) {
 		require.ErrorIs(t, err, syscall.EADDRINUSE)
 		require.Equal(t, "listen", errorAs[*net.OpError](t, err).Op)
 
-		ctx, cancel := context.WithTimeout(r.ctx, time.Millisecond)
-		defer cancel()
-		c = r.newEnd(r.client, opts{})
-		err = c.qp.Connect(ctx, r.addr(), c.conn) // nobody accepts
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.True(t, err.(net.Error).Timeout())
-		require.True(t, errorAs[*net.OpError](t, err).Timeout())
+		for _, d := range []time.Duration{0, time.Millisecond} { // over before, or while it dials
+			ctx, cancel := context.WithTimeout(r.ctx, d)
+			defer cancel()
+			c = r.newEnd(r.client, opts{})
+			err = c.qp.Connect(ctx, r.addr(), c.conn) // nobody accepts
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.True(t, err.(net.Error).Timeout())
+			require.True(t, errorAs[*net.OpError](t, err).Timeout())
+		}
 
 		require.NoError(t, r.listener.Close())
 		_, err = r.listener.Accept(r.ctx)

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -611,6 +612,13 @@ func likelyEMSS(maxSeg, mtu, headers int) int {
 	return min(n, socketWriteMax)
 }
 
+// deadlineError is a dial that the deadline of its context has ended: package net says either of
+// two errors then, as the one timer or the other is first.
+type deadlineError struct{}
+
+func (deadlineError) Error() string   { return stack.ErrTimeout.Error() }
+func (deadlineError) Unwrap() []error { return []error{stack.ErrTimeout, context.DeadlineExceeded} }
+
 // SocketError is the stack's error for the kernel's, so that both transports fail alike. One that
 // the stack does not have stays as it is.
 func SocketError(err error) error {
@@ -629,7 +637,9 @@ func SocketError(err error) error {
 		return stack.ErrRefused
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return stack.ErrReset
-	case errors.As(err, &op) && op.Timeout(): // ETIMEDOUT, and a context's deadline
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		return deadlineError{}
+	case errors.As(err, &op) && op.Timeout(): // ETIMEDOUT
 		return stack.ErrTimeout
 	case errors.Is(err, syscall.EHOSTUNREACH):
 		return stack.ErrNoRoute

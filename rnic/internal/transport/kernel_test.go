@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"errors"
 	"io"
 	"math"
@@ -23,6 +24,8 @@ func TestSocketError(t *testing.T) {
 		{syscall.ECONNREFUSED, stack.ErrRefused}, {syscall.ECONNRESET, stack.ErrReset},
 		{syscall.EPIPE, stack.ErrReset},
 		{syscall.ETIMEDOUT, stack.ErrTimeout}, {os.ErrDeadlineExceeded, stack.ErrTimeout},
+		{os.ErrDeadlineExceeded, context.DeadlineExceeded}, {context.DeadlineExceeded, stack.ErrTimeout},
+		{context.DeadlineExceeded, context.DeadlineExceeded},
 		{syscall.EHOSTUNREACH, stack.ErrNoRoute}, {syscall.ENETUNREACH, stack.ErrNetUnreachable},
 		{other, other},
 	} {
