@@ -114,8 +114,8 @@ const (
 	modelBuffer  = 4096 // octets
 	modelShared  = 4096 // buffers
 	modelSendsPS = 10_000
-	// frames a second that a core of the switch carries at least: docs/results/switch.md, 13.0 Gbit/s
-	// at MTU 1500, with both programs on that core
+	// frames a second that a core of the switch carries: docs/results/switch.md, 13.0 Gbit/s at MTU
+	// 1500, with both programs on that core
 	modelFramesPS = 13.0e9 / 8 / 1460
 )
 
