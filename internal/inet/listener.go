@@ -61,7 +61,7 @@ type ListenerStats struct {
 	Queries    uint64
 	Suppressed uint64 // answers that another host's MLDv1 Report made needless
 	Overflows  uint64 // Queries for more sources than are remembered; groups left that gave way
-	Older      bool   // gauge: MLDv1 is spoken
+	Older      bool   // gauge: MLDv1, or IGMPv2, is spoken, of some group
 }
 
 // listened is a group, and what is to be said of it.
@@ -98,7 +98,7 @@ func (s *ListenerStats) Add(b ListenerStats) {
 
 // Stats is what has happened.
 func (l *Listener) Stats(now int64) ListenerStats {
-	l.stats.Older = l.olderTo > now
+	l.stats.Older = l.olderTo > now && len(l.groups) > 0
 	return l.stats
 }
 
