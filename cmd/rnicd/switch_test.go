@@ -27,9 +27,9 @@ func switchOfGuide(t *testing.T) (text, socket string) {
 	require.True(t, found)
 	example := readFile(t, filepath.Join(repository, exampleFolder, "switch.toml"))
 	require.True(t, strings.HasSuffix(example, "\n\n"+text), "the example is that of the guide")
-	socket = filepath.Join(t.TempDir(), "switch.sock")
-	require.Contains(t, text, "/run/rnicd-switch/switch.sock")
-	return strings.Replace(text, "/run/rnicd-switch/switch.sock", socket, 1), socket
+	socket = filepath.Join(t.TempDir(), "programs", "switch.sock") // the switch makes its folder
+	require.Contains(t, text, "/run/rnicd-switch/programs/switch.sock")
+	return strings.Replace(text, "/run/rnicd-switch/programs/switch.sock", socket, 1), socket
 }
 
 // switched runs a switch in a namespace.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"syscall"
 
@@ -42,6 +43,23 @@ func Listen(addr *net.UnixAddr, mode os.FileMode) (*net.UnixListener, error) {
 		}
 	}
 	return l.(*net.UnixListener), nil
+}
+
+// MakeDir makes the directory of a socket where it is missing, and no other. A name in the abstract
+// namespace has none.
+func MakeDir(path string) error {
+	if path == "" || path[0] == '@' {
+		return nil
+	}
+	dir := filepath.Dir(path)
+	err := os.Mkdir(dir, 0o755)
+	switch {
+	case errors.Is(err, os.ErrExist):
+		return nil
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("no folder for %s: mkdir -p %s", path, dir)
+	}
+	return err
 }
 
 // chmod changes the mode of a socket of ours; of what a link leads to, never.

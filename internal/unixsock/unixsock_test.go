@@ -52,3 +52,18 @@ func TestModeOfNothingElse(t *testing.T) {
 		require.EqualValues(t, 0o600, info.Mode().Perm(), path)
 	}
 }
+
+// The directory of a socket is made, no other; a name in the abstract namespace has none.
+func TestMakeDir(t *testing.T) {
+	dir := t.TempDir()
+	for range 2 {
+		require.NoError(t, MakeDir(filepath.Join(dir, "new", "s")))
+	}
+	info, err := os.Stat(filepath.Join(dir, "new"))
+	require.NoError(t, err)
+	require.True(t, info.IsDir())
+	deep := filepath.Join(dir, "a", "b", "s")
+	require.EqualError(t, MakeDir(deep), "no folder for "+deep+": mkdir -p "+filepath.Dir(deep))
+	require.NoFileExists(t, filepath.Join(dir, "a"))
+	require.NoError(t, MakeDir("@a/b"))
+}

@@ -119,7 +119,8 @@ type binding struct {
 	secret string
 }
 
-// Listen opens the socket. The path of a server that has ended is taken over.
+// Listen opens the socket, and makes its directory where that is missing. The path of a server that
+// has ended is taken over.
 func Listen(cfg ListenConfig) (*Listener, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -128,6 +129,9 @@ func Listen(cfg ListenConfig) (*Listener, error) {
 	addr, err := address(cfg.Socket)
 	if err != nil {
 		return nil, err
+	}
+	if err := unixsock.MakeDir(cfg.Socket); err != nil {
+		return nil, fmt.Errorf("memif: %w", err)
 	}
 	socket, err := unixsock.Listen(addr, cfg.Mode)
 	if errors.Is(err, unix.EADDRINUSE) && cfg.Socket[0] != '@' && abandoned(addr) {

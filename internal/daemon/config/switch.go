@@ -43,7 +43,7 @@ type SwitchLimits struct {
 	Node      int       `toml:"numa_node" default:"-1" doc:"NUMA node of the memory; -1: the first uplink's where it is known, or any"`
 	Buffers   int       `toml:"buffers" default:"0" doc:"packet buffers of each thread; 0: twice what its programs and uplinks may hold, so that programs can be added"`
 	Multicast int       `toml:"multicast" default:"10000" want:"1 or more" doc:"copies a second of the frames to groups that a program or a queue of an uplink sends"`
-	Socket    string    `toml:"socket" doc:"Unix socket of programs that name none: a path, or @ and a name in the abstract namespace"`
+	Socket    string    `toml:"socket" doc:"Unix socket of programs that name none: a path, or @ and a name in the abstract namespace. Its last directory is made where it is missing"`
 	Mode      string    `toml:"mode" default:"0600" want:"an octal number, as \"0660\"" doc:"of the sockets: which processes may connect; uids and gids of a program hold too"`
 	MemoryMax conf.Size `toml:"memory_max" default:"1GiB" want:"64KiB or more" doc:"memory of one program that the switch maps"`
 	RingLog2  int       `toml:"ring_log2_max" default:"14" want:"1 to 14" doc:"of the number of descriptors in a program's rings"`

@@ -62,8 +62,7 @@ func ParseMode(text string) (os.FileMode, error) {
 // listen makes the socket, and its directory if that is missing. The socket has no more than its
 // mode from the first moment on. The socket of a process that has ended is taken over.
 func listen(path string, mode os.FileMode) (net.Listener, error) {
-	dir := filepath.Dir(path)
-	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := unixsock.MakeDir(path); err != nil {
 		return nil, err
 	}
 	unlock, err := lock(path + lockSuffix)

@@ -27,10 +27,7 @@ func (m *Machine) controlSocket() []Finding {
 	if path == "" {
 		return nil
 	}
-	if dir := filepath.Dir(path); !m.exists(dir) {
-		return m.folder(dir)
-	}
-	if found := m.folder(path); found != nil {
+	if found, missing := m.socketFolder(path); found != nil || missing {
 		return found
 	}
 	return because(control.Check(m.at(path)))
@@ -76,10 +73,19 @@ func (m *Machine) memifSocket(path string) []Finding {
 	if path[0] == '@' {
 		return because(memif.CheckSocket(path))
 	}
-	if found := m.folder(path); found != nil {
+	if found, missing := m.socketFolder(path); found != nil || missing {
 		return found
 	}
 	return because(memif.CheckSocket(m.at(path)))
+}
+
+// socketFolder finds that a socket cannot be made in its directory, which is made where it is
+// missing.
+func (m *Machine) socketFolder(path string) (found []Finding, missing bool) {
+	if dir := filepath.Dir(m.at(path)); errors.Is(unix.Access(dir, unix.F_OK), unix.ENOENT) {
+		return m.folder(filepath.Dir(path)), true
+	}
+	return m.folder(path), false
 }
 
 // because is a lack for an error, which says what to do.

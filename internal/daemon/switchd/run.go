@@ -3,7 +3,6 @@ package switchd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -203,7 +202,7 @@ func (r *runner) look() {
 	for _, p := range r.sw.Peers() {
 		was := r.peers[p.Name]
 		if was.Attached && (!p.Attached || p.Peer.PID != was.Peer.PID) {
-			r.log.Info("detached", "program", p.Name, "pid", was.Peer.PID, "why", fmt.Sprint(p.Err))
+			r.log.Info("detached", "program", p.Name, "pid", was.Peer.PID, "why", whyGone(p.Err))
 		}
 		if p.Attached && (!was.Attached || p.Peer.PID != was.Peer.PID) {
 			r.log.Info("attached", "program", p.Name, "pid", p.Peer.PID, "uid", p.Peer.UID, "gid",
@@ -212,6 +211,14 @@ func (r *runner) look() {
 		now[p.Name] = p
 	}
 	r.peers = now
+}
+
+// whyGone is why a program is not attached any more.
+func whyGone(err error) string {
+	if err == nil {
+		return "in order"
+	}
+	return err.Error()
 }
 
 // reload reads the file again. Whatever is wrong with it, what is switched goes on.

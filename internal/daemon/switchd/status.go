@@ -2,7 +2,6 @@ package switchd
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"time"
 
@@ -69,7 +68,7 @@ func (s *Server) Status(ctx context.Context) *status.Switch {
 				one.Thread, one.WaitMax = g.Thread, g.Buffers
 				one.Program = programOf(g, &cfg.Vswitch.Programs[j], p)
 				if !p.Attached && j < len(peers) && peers[j].Name == g.Name && p.Attachments > 0 {
-					one.Program.Error = fmt.Sprint(peers[j].Err)
+					one.Program.Error = whyGone(peers[j].Err)
 				}
 				out.Programs = append(out.Programs, one)
 			}

@@ -22,7 +22,7 @@ type Port struct {
 	EAL         []string          `toml:"eal" of:"dpdk" doc:"further arguments of DPDK's environment"`
 	FlowControl string            `toml:"flow_control" of:"dpdk" want:"none, rx, tx or full" doc:"pause frames: heed (rx), send (tx), both; without it as the device has it"`
 	Promiscuous bool              `toml:"promiscuous" of:"dpdk" default:"false" doc:"take in frames to other addresses too"`
-	Socket      string            `toml:"socket" of:"memif" doc:"Unix socket of the server: a path, or @ and a name in the abstract namespace"`
+	Socket      string            `toml:"socket" of:"memif" doc:"Unix socket of the server: a path, or @ and a name in the abstract namespace. A server makes its last directory where it is missing"`
 	ID          uint32            `toml:"id" of:"memif" default:"0" doc:"number of the interface on that socket"`
 	Role        string            `toml:"role" of:"memif" default:"client" want:"client or server" doc:"attach to a server, or be it for one client at a time"`
 	Secret      string            `toml:"secret" of:"memif" want:"24 octets at most" doc:"what the server wants to hear from its clients"`
