@@ -271,16 +271,14 @@ func (s *Service) refusedFor(cause *atomic.Uint64, remote netip.AddrPort, why st
 	s.refusals.Warn(s.log, "refused", "remote", remote, "why", why)
 }
 
-// errCut is the error of a connection that was left when the time to drain was over.
-var errCut = errors.New("this end has reset what was left when it had drained")
-
-// failed tells of a connection that did not end well. One that ended because it was told to is no
-// failure of its own.
+// failed tells of a connection that did not end well. One that was left when the time to drain was
+// over has not failed: we have reset it.
 func (s *Service) failed(remote netip.AddrPort, err error) {
-	s.Failed.Add(1)
 	if s.ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		err = errCut
+		s.log.Info("reset at the end of the drain", "remote", remote)
+		return
 	}
+	s.Failed.Add(1)
 	s.failures.Warn(s.log, "failed", "remote", remote, "error", err)
 }
 
