@@ -415,7 +415,7 @@ func TestUnit(t *testing.T) {
 		}
 		require.NoError(t, os.MkdirAll(filepath.Join(root, "bin"), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(root, "bin/kill"), nil, 0o755))
-		exposure := "25"
+		exposure := "22"
 		if dropIn != "" {
 			dir := filepath.Join(root, "etc/systemd/system/rnicd.service.d")
 			require.NoError(t, os.MkdirAll(dir, 0o755))
@@ -669,5 +669,6 @@ func TestDebianPackage(t *testing.T) {
 	dpkg("--purge", "rnicd")
 	require.NoDirExists(t, filepath.Join(root, "etc/rnicd"))
 	require.NoDirExists(t, filepath.Join(root, "etc/cdi"))
+	require.NoDirExists(t, filepath.Join(root, "run/cdi"))
 	require.Empty(t, installed(t, filepath.Join(root, "run")))
 }
