@@ -76,7 +76,7 @@ TAGS    := $(if $(filter yes,$(DPDK)),-tags dpdk)
 # compiled without.
 PGO     := -pgo=bench/packetpath.pgo
 
-# What rnicd --version says.
+# What rnicd --version says, and rnicd status --program.
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILD   := $(PGO) -buildvcs=false -ldflags "-X main.version=$(VERSION)"
 
@@ -110,7 +110,7 @@ bin/librnicd_verbs.so:
 	verbs/shim/build.sh $@
 
 bin/librnicd_engine.so:
-	$(GO) build $(PGO) -buildvcs=false -trimpath -buildmode=c-shared -o $@ \
+	$(GO) build $(BUILD) -trimpath -buildmode=c-shared -o $@ \
 	    ./verbs/cshared && rm -f bin/librnicd_engine.h
 
 # The folder of the libraries that are installed and packaged: none where they cannot be built.

@@ -240,6 +240,9 @@ func TestInstallBuildsLibraries(t *testing.T) {
 				"-o bin/" + engineLibrary, `LIBRARIES="bin"`} {
 				require.Equal(t, headers, strings.Contains(string(out), want), "%s\n%s", want, out)
 			}
+			if headers { // rnicd status --program says of which version the engine is
+				require.Regexp(t, `-X main\.version=\S+" .*-o bin/`+engineLibrary, string(out))
+			}
 		}
 	}
 }

@@ -60,8 +60,12 @@ func (a *asked) programs() ([]programs.Program, error) {
 	return those, nil
 }
 
-// nobody is the error of a question that no program has answered.
-func (a *asked) nobody() error {
+// nobody is the error of a question that no program has answered, of as many as were asked: lines
+// have told why those did not.
+func (a *asked) nobody(asked int) error {
+	if asked > 0 {
+		return fmt.Errorf("--program %s: no answer to show", a.program)
+	}
 	if a.program == allPrograms {
 		return errors.New("no program of rnicd run has a device open, or this user may not ask it")
 	}
@@ -80,7 +84,7 @@ func (a *asked) one() (*control.Client, error) {
 	}
 	switch len(all) {
 	case 0:
-		return nil, a.nobody()
+		return nil, a.nobody(0)
 	case 1:
 		return clientOf(all[0]), nil
 	}

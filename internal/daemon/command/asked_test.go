@@ -62,6 +62,14 @@ func TestEachProgram(t *testing.T) {
 	require.ErrorIs(t, err, io.ErrShortWrite)
 }
 
+// Of a program that was found and does not say what is asked, no error says that it is not there.
+func TestNobodyAnswers(t *testing.T) {
+	require.EqualError(t, (&asked{program: "7"}).nobody(1), "--program 7: no answer to show")
+	require.EqualError(t, (&asked{program: allPrograms}).nobody(2), "--program all: no answer to show")
+	require.EqualError(t, (&asked{program: allPrograms}).nobody(0),
+		"no program of rnicd run has a device open, or this user may not ask it")
+}
+
 // What is asked for and cannot be is an error that says what is wanted.
 func TestAskedWrongly(t *testing.T) {
 	run := func(args ...string) error {

@@ -49,7 +49,7 @@ its connections and of those that have ended with an error lately; without, of a
 			case wrong != nil:
 				return wrong
 			case n == 0 && !who.daemon():
-				return who.nobody()
+				return who.nobody(len(those))
 			case n == 0 && err != nil:
 				return err
 			}

@@ -130,7 +130,7 @@ func programsStatus(c *cobra.Command, who *asked, all []programs.Program, asJSON
 			return s.print(out, asJSON)
 		})
 	if err == nil && n == 0 {
-		return &ExitError{exitNobody, who.nobody()}
+		return &ExitError{exitNobody, who.nobody(len(all))}
 	}
 	return cmp.Or(err, unhealthy)
 }
@@ -286,7 +286,7 @@ queue pair), local or remote, as in
 			case wrong != nil || n > 0:
 				return wrong
 			case !who.daemon():
-				return who.nobody()
+				return who.nobody(len(all))
 			}
 			return err
 		},
