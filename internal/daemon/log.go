@@ -4,6 +4,8 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
+	"os"
+	"time"
 
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/internal/inet"
@@ -15,33 +17,57 @@ import (
 
 // NewLogger makes a logger with the format of a configuration's [log] and a level, which never
 // waits for the reader of w: lines that it does not take are lost and counted by the Writer, and
-// told when it takes lines again. To systemd's journal it writes the priority of each record, and
-// no time, which the journal has. The caller closes the Writer.
+// told when it takes lines again. To systemd's journal it writes the priority of each record, its
+// attributes as fields RNICD_KEY, and no time, which the journal has. The caller closes the Writer.
 func NewLogger(w io.Writer, format string,
 	level slog.Leveler) (out *lossy.Writer, log *slog.Logger) {
-	ready := make(chan struct{})
+	return newLoggerAt(journalSocket, w, format, level)
+}
+
+func newLoggerAt(socket string, w io.Writer, format string,
+	level slog.Leveler) (out *lossy.Writer, log *slog.Logger) {
+	ready, toJournal := make(chan struct{}), ToJournal(w)
+	var entries *entryWriter
+	if toJournal {
+		if entries = newEntryWriter(socket, lossy.File{File: w.(*os.File)}); entries != nil {
+			w = entries
+		}
+	}
 	out = lossy.New(w, func(lines uint64) {
 		<-ready
 		log.Warn("lines of the log were lost: its reader was gone or stood still", "lines", lines)
 	})
-	log = newLogger(out, ToJournal(w), format, level)
+	log = newLogger(out, toJournal, entries != nil, format, level)
 	close(ready)
 	return out, log
 }
 
-func newLogger(w io.Writer, toJournal bool, format string, level slog.Leveler) *slog.Logger {
+func newLogger(w io.Writer, toJournal, entries bool, format string,
+	level slog.Leveler) *slog.Logger {
 	opt := &slog.HandlerOptions{Level: level}
-	if !toJournal {
-		return slog.New(handler(w, format, opt))
-	}
 	opt.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr {
-		if len(groups) == 0 && a.Key == slog.TimeKey {
+		if toJournal && len(groups) == 0 && a.Key == slog.TimeKey {
 			return slog.Attr{}
+		}
+		if format == "json" {
+			return withUnit(a)
 		}
 		return a
 	}
-	to := &prefixer{w: w}
-	return slog.New(journal{handler(to, format, opt), to})
+	if !toJournal {
+		return slog.New(handler(w, format, opt))
+	}
+	to := &composer{w: w, entries: entries}
+	return slog.New(journal{Handler: handler(to, format, opt), to: to})
+}
+
+// withUnit makes of a duration, for a program that reads it, a number of milliseconds whose key
+// says so: took_ms.
+func withUnit(a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		return slog.Float64(a.Key+"_ms", float64(a.Value.Duration())/float64(time.Millisecond))
+	}
+	return a
 }
 
 func handler(w io.Writer, format string, opt *slog.HandlerOptions) slog.Handler {

@@ -67,7 +67,7 @@ func (w *Writer) Write(b []byte) (int, error) {
 		room += noticeRoom
 	}
 	if w.closed || len(b) > room {
-		w.lost += linesIn(b)
+		w.lost += w.linesIn(b)
 		return len(b), nil
 	}
 	w.queue = append(w.queue, bytes.Clone(b))
@@ -83,8 +83,14 @@ func (w *Writer) wake() {
 	}
 }
 
-// linesIn counts the end of a line that was cut as one.
-func linesIn(b []byte) uint64 { return uint64(max(bytes.Count(b, []byte{'\n'}), 1)) }
+// linesIn counts the end of a line that was cut as one. A reader of other things than lines counts
+// these itself, by a method Lines.
+func (w *Writer) linesIn(b []byte) uint64 {
+	if to, ok := w.to.(interface{ Lines(b []byte) uint64 }); ok {
+		return to.Lines(b)
+	}
+	return uint64(max(bytes.Count(b, []byte{'\n'}), 1))
+}
 
 // Lost is how many lines were lost so far.
 func (w *Writer) Lost() uint64 {
@@ -108,7 +114,7 @@ func (w *Writer) Close(within time.Duration) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		for _, line := range w.queue {
-			w.lost += linesIn(line)
+			w.lost += w.linesIn(line)
 		}
 		w.queue = nil
 	}
@@ -171,7 +177,7 @@ func (w *Writer) pass(line []byte) bool {
 	defer w.mu.Unlock()
 	w.octets -= len(line)
 	if err != nil {
-		w.lost += linesIn(line)
+		w.lost += w.linesIn(line)
 	}
 	return err == nil
 }
@@ -186,6 +192,17 @@ func (w *Writer) next() (line []byte, over bool) {
 	line = w.queue[0]
 	w.queue = w.queue[1:]
 	return line, false
+}
+
+// File is an io.Writer by Write.
+type File struct{ *os.File }
+
+// Write implements io.Writer.
+func (f File) Write(b []byte) (int, error) {
+	if err := Write(f.File, b); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }
 
 func write(to io.Writer, b []byte) error {
