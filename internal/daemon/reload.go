@@ -158,6 +158,8 @@ func (d *Daemon) plan(cfg *config.Config) (p plan, changes Changes, err error) {
 }
 
 // onRunning gives a service the numbers of the ports that run, and says which of its ports do not.
+// One that is served on all ports stays on those that the file no longer has: they run until the
+// restart.
 func (d *Daemon) onRunning(cfg *config.Config, c config.Service) (config.Service, []string) {
 	var on []int
 	var missing []string
@@ -166,6 +168,12 @@ func (d *Daemon) onRunning(cfg *config.Config, c config.Service) (config.Service
 			on = append(on, j)
 		} else {
 			missing = append(missing, cfg.Ports[i].Name)
+		}
+	}
+	if len(c.Ports) == 0 {
+		on = on[:0]
+		for i := range d.ports {
+			on = append(on, i)
 		}
 	}
 	slices.Sort(on)

@@ -181,6 +181,17 @@ ports = ["new"]
 		"port.cable")
 }
 
+// A port whose name changes in the file runs until the restart, and what is served on all ports is
+// served there, without a break.
+func TestReloadServesOnPortsThatTheFileLacks(t *testing.T) {
+	service := "[[service]]\nname = \"measure\"\ntype = \"perf\"\nlisten = 7001\n"
+	r := start(t, service)
+	changes := r.reload(strings.Replace(cable, `"cable"`, `"other"`, 1) + service)
+	require.Equal(t, Changes{Restart: []string{"port.other", "port.cable",
+		"service.measure on port other"}}, changes)
+	require.NoError(t, r.measure(at(7001), 1))
+}
+
 // A reload of the same configuration reads a changed file again.
 func TestReloadReadsFilesAnew(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
