@@ -60,10 +60,10 @@ func (a *asked) programs() ([]programs.Program, error) {
 	return those, nil
 }
 
-// nobody is the error of a question that no program has answered, of as many as were asked: lines
-// have told why those did not.
-func (a *asked) nobody(asked int) error {
-	if asked > 0 {
+// nobody is the error of a question that no program has answered; told: of how many lines have said
+// why.
+func (a *asked) nobody(told int) error {
+	if told > 0 {
 		return fmt.Errorf("--program %s: no answer to show", a.program)
 	}
 	if a.program == allPrograms {
@@ -104,10 +104,11 @@ const (
 )
 
 // eachProgram asks programs at the same time and tells of their answers in their order. Those that
-// have ended are left out; of others that do not answer a line tells. answered is how many have.
+// have ended are left out; of others that do not answer, a line tells. answered and silent are how
+// many do and do not.
 func eachProgram[T any](ctx context.Context, all []programs.Program, warn io.Writer,
 	ask func(context.Context, *control.Client) (T, error),
-	tell func(programs.Program, T) error) (answered int, err error) {
+	tell func(programs.Program, T) error) (answered, silent int, err error) {
 	type result struct {
 		answer T
 		err    error
@@ -141,15 +142,16 @@ func eachProgram[T any](ctx context.Context, all []programs.Program, warn io.Wri
 			r.err = errors.New("it does not answer; is it stopped?")
 		}
 		if r.err != nil {
+			silent++
 			fmt.Fprintf(warn, "rnicd: program %d: %s\n", p.PID, printable.Text(r.err.Error()))
 			continue
 		}
 		answered++
 		if err := tell(p, r.answer); err != nil {
-			return answered, err
+			return answered, silent, err
 		}
 	}
-	return answered, nil
+	return answered, silent, nil
 }
 
 // noDaemon says whether an error is that nobody answers where a daemon would.

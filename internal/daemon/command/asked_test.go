@@ -43,19 +43,21 @@ func TestEachProgram(t *testing.T) {
 	add(4, `{"kind": "program", "pid": 4}`)
 	var warned bytes.Buffer
 	var told []int
-	n, err := eachProgram(t.Context(), all, &warned, ask, func(p programs.Program, s said) error {
+	tell := func(p programs.Program, s said) error {
 		require.Equal(t, p.PID, s.daemon.PID)
 		require.Equal(t, status.KindProgram, s.daemon.Kind)
 		require.Equal(t, p.PID == 4, s.unhealthy() != nil)
 		told = append(told, p.PID)
 		return nil
-	})
+	}
+	n, silent, err := eachProgram(t.Context(), all, &warned, ask, tell)
 	require.NoError(t, err)
 	require.Equal(t, 2, n)
+	require.Equal(t, 1, silent)
 	require.Equal(t, []int{1, 4}, told)
 	require.Regexp(t, "^rnicd: program 3: .*/sockets/.*: the answer: invalid character .*\n$",
 		warned.String())
-	n, err = eachProgram(t.Context(), all, io.Discard, ask, func(programs.Program, said) error {
+	n, _, err = eachProgram(t.Context(), all, io.Discard, ask, func(programs.Program, said) error {
 		return io.ErrShortWrite
 	})
 	require.Equal(t, 1, n)

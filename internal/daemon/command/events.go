@@ -44,12 +44,12 @@ its connections and of those that have ended with an error lately; without, of a
 					return err
 				}
 			}
-			n, wrong := who.events(c, those, query, &all)
+			n, silent, wrong := who.events(c, those, query, &all)
 			switch {
 			case wrong != nil:
 				return wrong
 			case n == 0 && !who.daemon():
-				return who.nobody(len(those))
+				return who.nobody(silent)
 			case n == 0 && err != nil:
 				return err
 			}
@@ -67,7 +67,7 @@ its connections and of those that have ended with an error lately; without, of a
 
 // events adds those of programs.
 func (a *asked) events(c *cobra.Command, those []programs.Program, query url.Values,
-	all *status.Flights) (int, error) {
+	all *status.Flights) (answered, silent int, err error) {
 	return eachProgram(c.Context(), those, c.ErrOrStderr(),
 		func(ctx context.Context, client *control.Client) (one status.Flights, err error) {
 			err = client.Get(ctx, "/v1/events", query, &one)

@@ -124,13 +124,13 @@ func daemonStatus(ctx context.Context, out io.Writer, socket string, asJSON bool
 func programsStatus(c *cobra.Command, who *asked, all []programs.Program, asJSON bool) error {
 	out := printable.New(c.OutOrStdout())
 	var unhealthy error
-	n, err := eachProgram(c.Context(), all, c.ErrOrStderr(), ask,
+	n, silent, err := eachProgram(c.Context(), all, c.ErrOrStderr(), ask,
 		func(_ programs.Program, s said) error {
 			unhealthy = cmp.Or(unhealthy, s.unhealthy())
 			return s.print(out, asJSON)
 		})
 	if err == nil && n == 0 {
-		return &ExitError{exitNobody, who.nobody(len(all))}
+		return &ExitError{exitNobody, who.nobody(silent)}
 	}
 	return cmp.Or(err, unhealthy)
 }
@@ -139,7 +139,7 @@ func programsStatus(c *cobra.Command, who *asked, all []programs.Program, asJSON
 func listPrograms(ctx context.Context, out, warn io.Writer, all []programs.Program,
 	after bool) (int, error) {
 	first := true
-	return eachProgram(ctx, all, warn, ask, func(p programs.Program, s said) error {
+	n, _, err := eachProgram(ctx, all, warn, ask, func(p programs.Program, s said) error {
 		if s.daemon == nil || s.daemon.Program == nil {
 			return fmt.Errorf("%s: this is no program of rnicd run", p.Path)
 		}
@@ -153,6 +153,7 @@ func listPrograms(ctx context.Context, out, warn io.Writer, all []programs.Progr
 		top.WriteProgram(out, s.daemon)
 		return nil
 	})
+	return n, err
 }
 
 func exists(path string) bool {
@@ -267,7 +268,7 @@ queue pair), local or remote, as in
 					return err
 				}
 			}
-			n, wrong := eachProgram(c.Context(), all, c.ErrOrStderr(),
+			n, silent, wrong := eachProgram(c.Context(), all, c.ErrOrStderr(),
 				func(ctx context.Context, client *control.Client) (these []*status.Connection, err error) {
 					err = top.EachConnection(ctx, client, words, 0, func(one *status.Connection) error {
 						these = append(these, one)
@@ -286,7 +287,7 @@ queue pair), local or remote, as in
 			case wrong != nil || n > 0:
 				return wrong
 			case !who.daemon():
-				return who.nobody(len(all))
+				return who.nobody(silent)
 			}
 			return err
 		},
