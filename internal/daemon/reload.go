@@ -118,16 +118,20 @@ func (d *Daemon) plan(cfg *config.Config) (p plan, changes Changes, err error) {
 			d.discard(p.made)
 		}
 	}()
+	var kept []*Service // as they were
 	for _, c := range cfg.Services {
 		var missing []string
 		c, missing = d.onRunning(cfg, c)
 		for _, name := range missing {
 			changes.Restart = append(changes.Restart, fmt.Sprintf("service.%s on port %s", c.Name, name))
 		}
+		s := d.serviceNamed(c.Name)
 		if len(c.On) == 0 {
+			if s != nil {
+				kept = append(kept, s)
+			}
 			continue
 		}
-		s := d.serviceNamed(c.Name)
 		switch same, limits := s.same(&c); {
 		case same:
 		case limits:
@@ -147,6 +151,15 @@ func (d *Daemon) plan(cfg *config.Config) (p plan, changes Changes, err error) {
 		p.after = append(p.after, s)
 		for _, on := range c.On {
 			p.places[place{on, c.Listen}] = s
+		}
+	}
+	p.after = append(p.after, kept...)
+	for _, s := range kept {
+		c := s.Config()
+		for _, on := range c.On {
+			if at := (place{on, c.Listen}); p.places[at] == nil {
+				p.places[at] = s
+			}
 		}
 	}
 	for _, s := range d.services {

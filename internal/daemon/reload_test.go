@@ -181,15 +181,20 @@ ports = ["new"]
 		"port.cable")
 }
 
-// A port whose name changes in the file runs until the restart, and what is served on all ports is
-// served there, without a break.
+// A port whose name changes in the file runs until the restart, and what is served on all ports, or
+// on none that runs, is served there, without a break.
 func TestReloadServesOnPortsThatTheFileLacks(t *testing.T) {
 	service := "[[service]]\nname = \"measure\"\ntype = \"perf\"\nlisten = 7001\n"
-	r := start(t, service)
-	changes := r.reload(strings.Replace(cable, `"cable"`, `"other"`, 1) + service)
-	require.Equal(t, Changes{Restart: []string{"port.other", "port.cable",
-		"service.measure on port other"}}, changes)
-	require.NoError(t, r.measure(at(7001), 1))
+	for _, ports := range []string{"", "ports = [\"cable\"]\n"} {
+		r := start(t, service+ports)
+		changes := r.reload(strings.Replace(cable, `"cable"`, `"other"`, 1) + service +
+			strings.Replace(ports, "cable", "other", 1))
+		require.Equal(t, Changes{Restart: []string{"port.other", "port.cable",
+			"service.measure on port other"}}, changes)
+		require.NoError(t, r.measure(at(7001), 1))
+		require.Equal(t, "removed: measure; needs a restart: port.other, port.cable",
+			r.reload(strings.Replace(cable, `"cable"`, `"other"`, 1)).String())
+	}
 }
 
 // A reload of the same configuration reads a changed file again.
