@@ -210,6 +210,7 @@ func TestUnknownCommands(t *testing.T) {
 			`^rnicd: unknown command "banana" for "rnicd stream"; see rnicd stream --help$`},
 		{"stream sourc", 1, `^rnicd: unknown command "sourc" for "rnicd stream"; did you mean source\?$`},
 		{"stream sink a b", 1, `^rnicd: 2 arguments given; want: rnicd stream sink \[HOST\[:PORT\]\]$`},
+		{"run", 1, `^rnicd: 0 arguments given; want: rnicd run \[--pmd .* -- PROGRAM \[ARGUMENT\.\.\.\]$`},
 		{"serve --potr 1", 1, `^rnicd: unknown flag: --potr; did you mean --port\?$`},
 		{"serve --peermax 1", 1, `^rnicd: unknown flag: --peermax; did you mean --peer-max\?$`},
 		{"serve -z 1", 1, `^rnicd: unknown shorthand flag: 'z' in -z; see rnicd serve --help$`},

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,7 +66,7 @@ type and code. --verbose tells of other ends, too. While the program runs, rnicd
 The program's own options come after "--". It becomes this process: signals and its exit status are its own. The flags go to it as
 environment variables, RNICD_PMD, RNICD_ADDR and so on (docs/guides/verbs.md). The two libraries, ` + verbsLibrary + ` and
 ` + engineLibrary + `, are looked for beside rnicd, and in ../lib/rnicd and ../lib from there.`,
-		Args: cobra.MinimumNArgs(1),
+		Args: argsWanted(1, math.MaxInt),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if o.counters {
 				return errors.New("--counters: run has none, for the program is not rnicd's own: leave it out")
