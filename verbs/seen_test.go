@@ -112,6 +112,8 @@ func TestProgramsAreSeen(t *testing.T) {
 			if transport == "memif" {
 				require.Equal(t, []string{"10.9.0.1/24"}, is.Ports[0].Addresses)
 				require.Equal(t, 1, is.Ports[0].Queues[0].Counters.Conns)
+			} else {
+				require.Equal(t, 1, is.Ports[0].KernelConnections)
 			}
 
 			text := l.of(server.PID(), "status")

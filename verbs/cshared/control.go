@@ -117,6 +117,9 @@ func (p *program) status(ctx context.Context) *status.Daemon {
 		s.Healthy = s.Healthy && q.Error == ""
 		one.Queues = append(one.Queues, q)
 	}
+	if len(pollers) == 0 {
+		one.KernelConnections = len(v.Connections)
+	}
 	one.SumRefused()
 	s.Ports = []status.Port{one}
 	return s

@@ -366,7 +366,7 @@ func queueTable(was, is *Look, byPort bool) table {
 func eachSum(l *Look, byPort bool, yield func(name string, s *sums, q *status.Queue, n int)) {
 	for i := range l.Daemon.Ports {
 		p := &l.Daemon.Ports[i]
-		all := &sums{}
+		all := &sums{conns: p.KernelConnections}
 		for j := range p.Queues {
 			q := &p.Queues[j]
 			all.add(q)

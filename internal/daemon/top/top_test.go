@@ -59,6 +59,14 @@ func look(seconds int) *Look {
 	return l
 }
 
+// A port over the kernel's sockets has no queues that count its connections.
+func TestFrameCountsKernelConnections(t *testing.T) {
+	is := &Look{Daemon: &status.Daemon{Ports: []status.Port{{Name: "lo", Driver: "kernel",
+		KernelConnections: 3}}}}
+	lines := Frame(nil, is, &State{}, 80, 0)
+	require.Regexp(t, `^lo +0 +3 +-`, lines[3])
+}
+
 // Two looks make rates; rows are in the order of the chosen column; no line is wider than 80
 // columns, and none is beyond the screen.
 func TestFrame(t *testing.T) {
