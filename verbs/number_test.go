@@ -127,6 +127,18 @@ func TestMoves(t *testing.T) {
 	}
 }
 
+// An operator who asks hears with which device a program connects queue pairs by number.
+func TestByNumberWithoutRoCE(t *testing.T) {
+	l := newLab(t)
+	server := l.runOn("", "ibverbs-utils", "ibv_rc_pingpong", "-g", "0")
+	l.untilListening(perfPort)
+	client := l.runOn("", "ibverbs-utils", "ibv_rc_pingpong", "-g", "0", here.String())
+	require.NotZero(t, client.Wait(t), "%s", client)
+	require.NotZero(t, server.Wait(t), "%s", server)
+	server.Expect(t, 1, "^rnicd: ibv_modify_qp of queue pair 0x[0-9a-f]{6}, INIT to RTR: only with "+
+		"--device roce, RNICD_DEVICE=roce: IBV_QP_AV IBV_QP_DEST_QPN$")
+}
+
 // What the peer may do by the access flags of queue pairs and regions, fences, and the events of
 // the first message and the last buffer, over either transport.
 func TestRights(t *testing.T) {

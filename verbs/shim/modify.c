@@ -70,7 +70,8 @@ static int check_attr(struct rv_qp *q, const struct ibv_qp_attr *attr, int mask)
 	if (mask & ~(KNOWN | IBV_QP_RATE_LIMIT))
 		return EINVAL;
 	if (mask & REFUSED)
-		return EOPNOTSUPP;
+		return rv_refuse(q, mask & IBV_QP_STATE ? attr->qp_state : rv_state_of(q),
+				 mask & REFUSED);
 	if ((mask & IBV_QP_CUR_STATE && attr->cur_qp_state != rv_state_of(q) &&
 	     !(fresh(attr->cur_qp_state) && fresh(rv_state_of(q)))) ||
 	    (mask & IBV_QP_PORT && attr->port_num != 1) ||

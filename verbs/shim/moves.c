@@ -114,3 +114,14 @@ int rv_wrong_value(struct rv_qp *q, enum ibv_qp_state from, enum ibv_qp_state to
 	     error == EINVAL ? "impossible value of" : "the device does not have this value of");
 	return error;
 }
+
+/* Attributes that queue pairs which librdmacm connects do not have: EOPNOTSUPP. */
+int rv_refuse(struct rv_qp *q, enum ibv_qp_state to, int attributes)
+{
+	bool by_number = attributes & (IBV_QP_AV | IBV_QP_DEST_QPN);
+
+	tell(q, rv_state_of(q), to, attributes,
+	     by_number && !rv_roce() ? "only with --device roce, RNICD_DEVICE=roce:" :
+				       "a connection of librdmacm does not have");
+	return EOPNOTSUPP;
+}

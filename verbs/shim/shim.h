@@ -489,6 +489,7 @@ void rv_cm_moves(void); /* the program asks the connection manager how to move a
 int rv_check_move(struct rv_qp *q, enum ibv_qp_state from, enum ibv_qp_state to, int mask);
 int rv_wrong_value(struct rv_qp *q, enum ibv_qp_state from, enum ibv_qp_state to, int attribute,
 		   int error);
+int rv_refuse(struct rv_qp *q, enum ibv_qp_state to, int attributes);
 
 /* ud.c */
 static inline bool rv_is_ud(const struct rv_qp *q)
