@@ -104,6 +104,8 @@ func (c *Client) explain(err error) error {
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%s: not permitted; ask as the daemon's user, or set mode of its [control]",
 			c.path)
+	case errors.Is(err, context.DeadlineExceeded):
+		return &silentError{c.path}
 	}
 	var inner *url.Error
 	if errors.As(err, &inner) {
@@ -111,6 +113,12 @@ func (c *Client) explain(err error) error {
 	}
 	return fmt.Errorf("%s: %w", c.path, err)
 }
+
+// silentError: a listener that does not answer in time.
+type silentError struct{ path string }
+
+func (e *silentError) Error() string { return e.path + ": it does not answer; is it stopped?" }
+func (*silentError) Unwrap() error   { return context.DeadlineExceeded }
 
 // NobodyError: a control socket without a listener, or none is known.
 type NobodyError struct{ Path string }

@@ -74,6 +74,21 @@ func TestAsk(t *testing.T) {
 	require.ErrorContains(t, c.Get(ctx, "/v1/name", nil, &got), path+": no daemon answers")
 }
 
+// Of a process that listens and does not answer the error says so, and is still a deadline's.
+func TestSilentListener(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	l, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	defer l.Close()
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	c := NewClient(path)
+	defer c.Close()
+	err = c.Get(ctx, "/v1/status", nil, new(any))
+	require.EqualError(t, err, path+": it does not answer; is it stopped?")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
 // A socket that a killed process left is taken over, a living one's is not, nor is a file.
 func TestStaleSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control.sock")
