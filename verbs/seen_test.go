@@ -125,7 +125,7 @@ func TestProgramsAreSeen(t *testing.T) {
 				` +1 +0 +1 +4\.1k .*/seen client `+at+`$`, text)
 
 			text = l.of(server.PID(), "ss")
-			require.Regexp(t, `(?m)^listen .*:7000  port:rnicd0 pid:\d+ seen$`, text)
+			require.Regexp(t, `(?m)^listen .*:7000  port:rnicd0 listener pid:\d+ seen$`, text)
 			require.Regexp(t, `(?m)^established .*:7000 -> .* rdma qp:0x\w+ pid:\d+ seen$`, text)
 			require.Regexp(t, `(?m)^ +rdma rts rfc6581 .* crc:true$`, text)
 			require.Regexp(t, `messages in:1 out:1 `, text)
@@ -230,6 +230,24 @@ func TestSeenUntilExec(t *testing.T) {
 		p.Signal(t, syscall.SIGKILL)
 		p.Wait(t)
 	}
+}
+
+// Queue pairs for datagrams have no connections: they are told of with the port where they are
+// reached.
+func TestDatagramsAreSeen(t *testing.T) {
+	l := newLab(t)
+	server := l.runOn("--device roce", "ibverbs-utils", "ibv_ud_pingpong", "-g", "0")
+	l.untilListening(perfPort)
+	is := l.statusOf(server.PID())
+	require.Equal(t, "roce", is.Program.Looks)
+	require.Equal(t, 1, is.Program.Datagrams)
+	require.Zero(t, is.Program.QueuePairs)
+	require.Len(t, is.Program.Listeners, 1)
+	text := l.of(server.PID(), "ss", "kind=datagrams")
+	require.Regexp(t, fmt.Sprintf(`^unconn \[::\]:%d  port:rnicd0 datagrams qp:0x\w{6} pid:%d ibv_ud_pingpong\n$`,
+		is.Program.Listeners[0].Port(), server.PID()), text)
+	server.Signal(t, syscall.SIGKILL)
+	server.Wait(t)
 }
 
 // --control says where the socket is, or that there is none, and what is wrong with that.

@@ -13,7 +13,8 @@ import (
 
 // Kinds of a Connection.
 const (
-	Listener  = "listener" // where a program waits for connections
+	Listener  = "listener"  // where a program waits for connections
+	Datagrams = "datagrams" // a program's queue pair for them
 	RDMA      = "rdma"
 	TCPStream = "stream"
 	Kernel    = "kernel" // over the kernel's sockets, which ss shows
@@ -35,6 +36,9 @@ type Connection struct {
 	Stream  *Stream        `json:"stream,omitempty"`
 	RDMA    *rnic.ConnInfo `json:"rdma,omitempty"`
 }
+
+// Connected says whether c has another end.
+func (c *Connection) Connected() bool { return c.Kind != Listener && c.Kind != Datagrams }
 
 // Stream has the counts of a byte stream above TCP, in octets.
 type Stream struct {

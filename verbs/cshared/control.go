@@ -103,10 +103,13 @@ func (p *program) status(ctx context.Context) *status.Daemon {
 		Started: p.started, At: time.Now(), State: status.Running, Healthy: true, CPU: report.CPU(),
 		Services: []status.Service{},
 		Program: &status.Program{Command: command(), Looks: p.looks, QueuePairs: v.QueuePairs,
-			Datagrams: v.Datagrams, Connections: len(v.Connections), Listeners: v.Listeners,
+			Datagrams: len(v.Datagrams), Connections: len(v.Connections), Listeners: v.Listeners,
 			Regions: v.Regions, RegionOctets: v.RegionOctets}}
 	one := report.Port(deviceName, p.port, p.dev)
 	pollers := p.port.Pollers()
+	if len(pollers) == 0 {
+		one.KernelConnections = len(v.Connections)
+	}
 	answers := make([]func(context.Context, *status.Queue), len(pollers))
 	for i, poller := range pollers {
 		answers[i] = report.AskQueue(p.dev, poller)
@@ -149,8 +152,8 @@ func (p *program) answerConnections(ctx context.Context, query url.Values, w io.
 // ends are the two addresses of a connection.
 type ends struct{ local, remote netip.AddrPort }
 
-// eachConnection tells of listeners and connections: over our own TCP of all that the Pollers have,
-// over the kernel's sockets of those of queue pairs.
+// eachConnection tells of listeners, queue pairs for datagrams and connections: over our own TCP of
+// all that the Pollers have, over the kernel's sockets of those of queue pairs.
 func (p *program) eachConnection(ctx context.Context, f status.Filter,
 	tell func(*status.Connection) error) error {
 	v, line := p.engine.View(), command()
@@ -164,6 +167,13 @@ func (p *program) eachConnection(ctx context.Context, f status.Filter,
 	for _, at := range v.Listeners {
 		c := &status.Connection{Kind: status.Listener}
 		c.Conn.Local, c.Conn.State = at, "LISTEN"
+		if err := told(c); err != nil {
+			return err
+		}
+	}
+	for _, n := range v.Datagrams {
+		c := &status.Connection{Kind: status.Datagrams, QP: n}
+		c.Conn.Local, c.Conn.State = v.Numbered, "UNCONN"
 		if err := told(c); err != nil {
 			return err
 		}

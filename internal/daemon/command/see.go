@@ -235,9 +235,9 @@ func Ss() *cobra.Command {
 		Use:   "ss [FILTER...]",
 		Short: "Show connections of a running daemon, and of programs, in full, as ss -ti does",
 		Long: `ss shows connections of a running daemon and of the programs of rnicd run with all that their transport, and RDMA or the stream above
-it, know; of programs their listeners, too. Of several words of a filter each has to be met: an address or a network, of either end; or
-key=value with port, queue, kind (rdma, stream, kernel, listener, other), service, state (TCP's), pid and qp (a program's process and
-queue pair), local or remote, as in
+it, know; of programs their listeners and queue pairs for datagrams, too. Of several words of a filter each has to be met: an address or
+a network, of either end; or key=value with port, queue, kind (rdma, stream, kernel, listener, datagrams, other), service, state
+(TCP's), pid and qp (a program's process and queue pair), local or remote, as in
 
     rnicd ss service=scratch remote=10.9.0.0/24
     rnicd ss --program 4711 kind=rdma`,

@@ -86,8 +86,9 @@ func duration(ns int64) string {
 func Details(c *status.Connection, now time.Time) (lines []string) {
 	first := fmt.Sprintf("%s %s -> %s  port:%s queue:%d %s", strings.ToLower(c.Conn.State),
 		address(c.Conn.Local), address(c.Conn.Remote), c.Port, c.Queue, c.Kind)
-	if c.Kind == status.Listener {
-		first = fmt.Sprintf("listen %s  port:%s", address(c.Conn.Local), c.Port)
+	if !c.Connected() {
+		first = fmt.Sprintf("%s %s  port:%s %s", strings.ToLower(c.Conn.State), address(c.Conn.Local),
+			c.Port, c.Kind)
 	}
 	if c.QP != 0 {
 		first += fmt.Sprintf(" qp:0x%06x", c.QP)
@@ -102,7 +103,7 @@ func Details(c *status.Connection, now time.Time) (lines []string) {
 		first += " for:" + now.Sub(*c.Since).Round(time.Second).String()
 	}
 	lines = append(lines, first)
-	if c.Kind == status.Listener {
+	if !c.Connected() {
 		return lines
 	}
 	if c.Kind == status.Kernel {

@@ -160,9 +160,6 @@ func header(d *status.Daemon) string {
 			conns += q.Counters.Conns
 		}
 	}
-	if d.Program != nil {
-		conns = d.Program.Connections
-	}
 	return fmt.Sprintf("rnicd %s  %s, %s  up %s  %d connections", d.Version, d.State, health,
 		d.At.Sub(d.Started).Round(time.Second), conns)
 }

@@ -39,7 +39,7 @@ func Ask(ctx context.Context, c *control.Client, v View, filter []string) (*Look
 		return l, nil
 	}
 	err = EachConnection(ctx, c, filter, connectionsMax+1, func(one *status.Connection) error {
-		if one.Kind == status.Listener {
+		if !one.Connected() {
 			return nil
 		}
 		if l.More = len(l.Connections) == connectionsMax; !l.More {

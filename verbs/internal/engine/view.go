@@ -9,11 +9,14 @@ import (
 
 // View is what a program has at one moment, for whoever looks at it from outside.
 type View struct {
-	QueuePairs, Datagrams int // the latter are those for datagrams, which are not among the former
-	Listeners             []netip.AddrPort
-	Regions               int
-	RegionOctets          uint64
-	Connections           []ViewedConnection
+	QueuePairs int      // without those for datagrams
+	Datagrams  []uint32 // the numbers of those
+	// where they and queue pairs by number are reached; invalid: there is none of them
+	Numbered     netip.AddrPort
+	Listeners    []netip.AddrPort
+	Regions      int
+	RegionOctets uint64
+	Connections  []ViewedConnection
 }
 
 // ViewedConnection is one of a queue pair, or an attempt to have one.
@@ -40,23 +43,26 @@ func (e *Engine) View() (v View) {
 		}
 		id.mu.Unlock()
 	}
+	numbers := map[*qp]uint32{}
 	if s := e.slotNow(); s != nil {
-		v.Listeners = append(v.Listeners, netip.AddrPortFrom(netip.IPv6Unspecified(), s.port()))
+		v.Numbered = netip.AddrPortFrom(netip.IPv6Unspecified(), s.port())
+		v.Listeners = append(v.Listeners, v.Numbered)
+		v.Datagrams = s.see(numbers)
 	}
 	slices.SortFunc(v.Listeners, netip.AddrPort.Compare)
 	for i := range e.qps {
 		q := e.qps[i].Load()
-		switch {
-		case q == nil:
-			continue
-		case q.ud != nil:
-			v.Datagrams++
+		if q == nil || q.ud != nil {
 			continue
 		}
 		v.QueuePairs++
 		for _, r := range q.ends() {
 			if r.State() != rnic.Idle {
-				v.Connections = append(v.Connections, ViewedConnection{q.number, r, peers[q]})
+				number, ok := numbers[q]
+				if !ok {
+					number = r.Number()
+				}
+				v.Connections = append(v.Connections, ViewedConnection{number, r, peers[q]})
 			}
 		}
 	}
@@ -77,6 +83,22 @@ func (h *handles) see(v *View) (ids []*cmID) {
 		}
 	}
 	return ids
+}
+
+// see is the numbers of queue pairs for datagrams, in order; those of others go into numbers.
+func (s *slot) see(numbers map[*qp]uint32) (datagrams []uint32) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for n, q := range s.all {
+		switch q := q.(type) {
+		case *ud:
+			datagrams = append(datagrams, n)
+		case *qp:
+			numbers[q] = n
+		}
+	}
+	slices.Sort(datagrams)
+	return datagrams
 }
 
 // slotNow is the slot, if one is claimed.
