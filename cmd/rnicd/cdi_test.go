@@ -39,7 +39,8 @@ func cdiSays(t *testing.T, status int, args ...string) (out, err string) {
 func TestCDI(t *testing.T) {
 	lib, dir := fakeLibraries(t), t.TempDir()
 	file := filepath.Join(t.TempDir(), "switch.toml")
-	text, _ := switchOfGuide(t)
+	text, socket := switchOfGuide(t)
+	require.NoError(t, os.Mkdir(filepath.Dir(socket), 0o755)) // the switch has run
 	text = strings.Replace(text, "id = 2", "id = 2\nsecret = \"wonderful\"", 1)
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 
@@ -81,7 +82,8 @@ func TestCDI(t *testing.T) {
 // Mistakes say what was wrong. A program that is left out leaves the others.
 func TestCDIErrors(t *testing.T) {
 	lib, dir := fakeLibraries(t), t.TempDir()
-	text, _ := switchOfGuide(t)
+	text, socket := switchOfGuide(t)
+	require.NoError(t, os.Mkdir(filepath.Dir(socket), 0o755)) // the switch has run
 	file := filepath.Join(t.TempDir(), "switch.toml")
 	require.NoError(t, os.WriteFile(file,
 		[]byte(strings.Replace(text, `"store"`, `"tools"`, 1)), 0o600))

@@ -73,11 +73,13 @@ func TestDaemonTellsSystemd(t *testing.T) {
 	client := ns.measuring(t, "10.9.0.1:7200")
 	m.aliveAgain(3)
 
-	for _, text := range []string{example(t), "mistake"} {
-		require.NoError(t, os.WriteFile(path, []byte("[limits]\ndrain = \"1h\"\n"+text), 0o600))
+	for _, c := range []struct{ text, failed string }{
+		{example(t), ""}, {"mistake", "; NOT RELOADED: see the log"}, {example(t), ""},
+	} {
+		require.NoError(t, os.WriteFile(path, []byte("[limits]\ndrain = \"1h\"\n"+c.text), 0o600))
 		server.Signal(t, syscall.SIGHUP)
 		require.Regexp(t, `^RELOADING=1\nMONOTONIC_USEC=\d+$`, m.hear())
-		require.Equal(t, "READY=1\nSTATUS=3 services on 2 ports", m.hear())
+		require.Equal(t, "READY=1\nSTATUS=3 services on 2 ports"+c.failed, m.hear())
 	}
 	m.aliveAgain(3)
 

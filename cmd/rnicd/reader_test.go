@@ -72,7 +72,7 @@ func TestDaemonGoesOnWithoutReader(t *testing.T) {
 			require.NoError(t, os.WriteFile(path, []byte(text+"mistake"), 0o600))
 			server.Signal(t, syscall.SIGHUP)
 			require.Regexp(t, "^RELOADING=1", m.hear())
-			require.Equal(t, "READY=1\nSTATUS=1 service on 1 port", m.hear())
+			require.Equal(t, "READY=1\nSTATUS=1 service on 1 port; NOT RELOADED: see the log", m.hear())
 			st := ns.exits(t, 0, "status", "--socket", sock)
 			if !full { // those for which there is room wait
 				require.Len(t, st.Lines(`^log: \d+ lines are lost`), 1, "%s", st)

@@ -25,6 +25,9 @@ func releaseCheck(t *testing.T, fail string,
 	stub := "#!/bin/sh\necho \"$RNICD_NO_SKIP $*\" >>\"" + dir + "/made\"\necho said by $1\ncase \" " +
 		fail + " \" in *\" $1 \"*) exit 1 ;; esac\n"
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin/make"), []byte(stub), 0o755))
+	for _, script := range []string{"scripts/deps.sh", "scripts/distributions.sh"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, script), []byte("#!/bin/sh\n"), 0o755))
+	}
 	cmd := exec.Command(path, args...)
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
 	text, err := cmd.CombinedOutput()
@@ -46,8 +49,9 @@ func TestReleaseCheck(t *testing.T) {
 	status, out, steps := releaseCheck(t, "", "10", "77", "3s")
 	require.Zero(t, status, out)
 	require.Equal(t, []string{
-		"1 lint", "1 test-all", "1 test-arm64", "0 race", "1 links", "1 sim SEEDS=10 FIRST=77",
-		"1 fuzz FUZZTIME=3s", "1 soak", "1 interop", "1 interop-tcp",
+		"1 lint", "1 test-all", "1 kubernetes", "1 test-arm64", "0 race", "1 links",
+		"1 sim SEEDS=10 FIRST=77", "1 fuzz FUZZTIME=3s", "1 deb", "1 soak", "1 interop",
+		"1 interop-tcp",
 	}, steps)
 	require.Contains(t, out, ", 10 seeds from 77\n")
 	require.True(t, strings.HasSuffix(out, "\nrelease-check: all ok\n"), out)
@@ -64,6 +68,6 @@ func TestReleaseCheck(t *testing.T) {
 func TestReleaseCheckDrawsSeeds(t *testing.T) {
 	_, out, steps := releaseCheck(t, "", "", "", "")
 	require.Regexp(t, `, 100000 seeds from \d{10,}\n`, out)
-	require.Regexp(t, `^1 sim SEEDS=100000 FIRST=\d{10,}$`, steps[5])
-	require.Equal(t, "1 fuzz FUZZTIME=2m", steps[6])
+	require.Regexp(t, `^1 sim SEEDS=100000 FIRST=\d{10,}$`, steps[6])
+	require.Equal(t, "1 fuzz FUZZTIME=2m", steps[7])
 }
