@@ -83,8 +83,7 @@ func eventOf(err error) (kind uint32, ok bool) {
 	case end.Remote:
 		return eventQPFatal, true
 	}
-	// RFC 5040 section 4.8: the layer of MPA; types, alike in RDMAP and DDP
-	const framing, memory, message = 2, 1, 2
+	const memory, message = 1, 2 // RFC 5040 section 4.8: types, alike in RDMAP and DDP
 	switch layer, errType, _ := end.Control(); {
 	case layer == framing:
 		return eventQPFatal, true
@@ -94,6 +93,19 @@ func eventOf(err error) (kind uint32, ok bool) {
 		return eventQPRequest, true
 	}
 	return eventQPFatal, true
+}
+
+const framing = 2 // RFC 5040 section 4.8: the layer of MPA, and with it start-up
+
+// aboutMessages says that an end is about messages of the peer's or of ours, and so not about what
+// was said at start-up.
+func aboutMessages(err error) bool {
+	var end *rnic.TerminateError
+	if !errors.As(err, &end) {
+		return errors.Is(err, rnic.ErrHoarding)
+	}
+	layer, _, _ := end.Control()
+	return layer != framing
 }
 
 func (e *Engine) qpOfRNIC(r *rnic.QueuePair) *qp {

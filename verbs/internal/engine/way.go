@@ -420,7 +420,7 @@ func (w *way) lifeOver(l *life, err error) {
 		w.lives = slices.Delete(w.lives, was, was+1)
 	}
 	served := w.state == wayServed && (w.current.Load() == l || !l.sends)
-	if was < 0 || !served && !(w.state == waySeeking && (l.worked || event)) {
+	if was < 0 || !served && !(w.state == waySeeking && (l.worked || aboutMessages(err))) {
 		w.mu.Unlock()
 		return
 	}

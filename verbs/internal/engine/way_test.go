@@ -11,7 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/internal/wq"
+	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
@@ -158,7 +160,8 @@ func TestConnectDuringResetWaits(t *testing.T) {
 }
 
 // A connection that ends before it is known to be in service, but has worked, is the one that there
-// was: its peer is gone. So is one that ends by what the peer has sent. Another is an attempt.
+// was: its peer is gone. So is one that ends by a message of the peer's. Another is an attempt,
+// as one that fails in start-up.
 func TestEndBeforeService(t *testing.T) {
 	p := newUDProgram(t)
 	for worked, want := range map[bool]wayState{true: wayLost, false: waySeeking} {
@@ -172,13 +175,23 @@ func TestEndBeforeService(t *testing.T) {
 		require.True(t, q.way.in(want), "worked: %v", worked)
 		require.False(t, q.way.serve(l))
 	}
-	a, q := p.newNumbered()
-	a.connect(a.number - 1)
-	l := must(q.way.begin(true, true))(t)
-	q.way.lifeOver(l, rnic.ErrHoarding)
-	require.True(t, q.way.in(wayOver))
-	require.False(t, q.way.serve(l))
-	l.end()
+	for _, c := range []struct {
+		err  error
+		want wayState
+	}{
+		{rnic.ErrHoarding, wayOver}, {&rnic.TerminateError{Cause: &ddp.Error{Type: 1, Code: 1}}, wayOver},
+		{&rnic.TerminateError{Cause: mpa.ErrIRD}, waySeeking},
+	} {
+		a, q := p.newNumbered()
+		a.connect(a.number - 1)
+		l := must(q.way.begin(true, true))(t)
+		q.way.lifeOver(l, c.err)
+		require.True(t, q.way.in(c.want), "%v", c.err)
+		if c.want == wayOver {
+			require.False(t, q.way.serve(l))
+		}
+		l.end()
+	}
 }
 
 // RESET returns when no Request of before is being accepted any more.
