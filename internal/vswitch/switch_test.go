@@ -226,7 +226,7 @@ func TestApplyRefused(t *testing.T) {
 		l.goes("two", "one", segment(macTwo, macOne, ipOne, ipTwo, 1, 2))
 	}
 	refused("there is no such uplink", func(p []Program) []Program { p[0].Uplink = 3; return p })
-	refused("no such file or directory", func(p []Program) []Program {
+	refused("no folder for /nowhere/at/all: mkdir -p", func(p []Program) []Program {
 		p[1].Socket = "/nowhere/at/all"
 		return p
 	})
@@ -514,7 +514,7 @@ func TestNewGivesBack(t *testing.T) {
 	cfg.Arena = hugepages.Heap(int(cfg.MemoryBytes(0)) + 1<<20)
 	sw, err := New(cfg)
 	require.Nil(t, sw)
-	require.ErrorContains(t, err, "/nowhere/at/all: bind: no such file or directory")
+	require.ErrorContains(t, err, "no folder for /nowhere/at/all: mkdir -p")
 	require.NoFileExists(t, socket)
 	cfg.Programs[1].Socket = good
 	cfg.Arena = hugepages.Heap(int(cfg.MemoryBytes(0)) + 1<<20)
