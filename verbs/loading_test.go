@@ -111,7 +111,7 @@ func TestNotLoaded(t *testing.T) {
 		"func main() { os.Exit(7) }\n"), 0o644))
 	goProgram := func(cgo string) string {
 		out := filepath.Join(t.TempDir(), "program")
-		cmd := exec.Command("go", "build", "-o", out, inGo)
+		cmd := exec.Command("go", "build", "-buildmode=exe", "-o", out, inGo)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED="+cgo)
 		text, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", text)
