@@ -53,6 +53,9 @@ type Host struct {
 //
 // Any goroutine. It may take as long as hugepages.New.
 func Open(port pmd.Port, cfg Config) (*Host, error) {
+	if port == nil {
+		return nil, errors.New("stack: open: no port; want one of pmd/tap, pmd/dpdk, pmd/memif, pmd/wire")
+	}
 	h := &Host{port: port, cancel: func() {}}
 	if err := h.open(cfg); err != nil {
 		return nil, errors.Join(fmt.Errorf("stack: open %s: %w", port.Name(), err), h.Close())
@@ -80,9 +83,12 @@ func (cfg *Config) poolConfig() mem.PoolConfig {
 func (h *Host) open(cfg Config) (err error) {
 	caps := h.port.Caps()
 	setDefault(&cfg.MTU, caps.MTU)
-	if cfg.MTU < 0 || cfg.MTU > math.MaxUint16 || cfg.ConnsMax < 0 || cfg.ConnsMax > connsMaxMax {
-		return fmt.Errorf("MTU %d, ConnsMax %d: want up to %d and %d", cfg.MTU, cfg.ConnsMax,
-			math.MaxUint16, connsMaxMax)
+	switch {
+	case cfg.MTU < 0 || cfg.MTU > math.MaxUint16:
+		return fmt.Errorf("MTU %d: want 1 to %d, or 0: the port's", cfg.MTU, math.MaxUint16)
+	case cfg.ConnsMax < 0 || cfg.ConnsMax > connsMaxMax:
+		return fmt.Errorf("ConnsMax %d: want 1 to %d, or 0: %d", cfg.ConnsMax, connsMaxMax,
+			connsMaxDefault)
 	}
 	arena, n := cfg.Arena, max(caps.Queues, 1)
 	if arena == nil {

@@ -113,8 +113,8 @@ func TestOpenFails(t *testing.T) {
 		refuse error
 	}{
 		`stack: open wire0: stack: poller "wire0": address`: {Config{}, nil},
-		"stack: open wire0: MTU -1":                         {Config{Addr: addr, MTU: -1}, nil},
-		"ConnsMax -1":                                       {Config{Addr: addr, ConnsMax: -1}, nil},
+		"stack: open wire0: MTU -1: want 1 to 65535":        {Config{Addr: addr, MTU: -1}, nil},
+		"open wire0: ConnsMax -1: want 1 to 1048576":        {Config{Addr: addr, ConnsMax: -1}, nil},
 		"core 1022 is not available":                        {Config{Addr: addr, Core: 1022}, nil},
 		"refused":                                           {Config{Addr: addr}, refused},
 		"mem: pool of 8192":                                 {Config{Addr: addr, Arena: small}, nil},
@@ -124,6 +124,8 @@ func TestOpenFails(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.Equal(t, 1, port.closed, want)
 	}
+	_, err := Open(nil, Config{Addr: addr})
+	require.ErrorContains(t, err, "no port; want one of pmd/tap")
 }
 
 // Open's pools hold what the MTU and the connections need, and an arena of MemoryBytes suffices,
