@@ -158,11 +158,23 @@ func (c *Conn) acceptable(now int64, s *Segment) (at int, drop Drop) {
 		return at, DropNone
 	}
 	c.answerUnacceptable(now, s, at)
-	if at+n <= 0 {
-		c.stats.dupSegs.one()
-		return at, DropDuplicate
+	if at+n > 0 {
+		return at, DropWindow
 	}
-	return at, DropWindow
+	c.stats.dupSegs.one()
+	c.inputOldAck(now, s, at)
+	return at, DropDuplicate
+}
+
+// inputOldAck takes the ACK of a segment whose octets are all known, which section 3.10.7.4 would
+// drop with them: of two ends that repeat at the same time each would wait for the other's timer,
+// where nothing else comes to acknowledge what it has sent. BSD has always taken it. Not from
+// further left than a window reaches to the right, so that nobody guesses a sequence number more
+// easily than before (RFC 5961 section 5).
+func (c *Conn) inputOldAck(now int64, s *Segment, at int) {
+	if s.Flags&ACK != 0 && c.state.synchronized() && at >= -c.mem.cfg.ReceiveWindow {
+		c.inputAck(now, s)
+	}
 }
 
 // answerUnacceptable owes the ACK that section 3.10.7.4 demands: at once for what carries octets,

@@ -434,7 +434,8 @@ func simOf(seed uint64) *sim {
 
 // A link that loses nothing, between ends that move their windows and that hear of all kinds of
 // paths: nothing waits for a timeout, and nothing is sent twice except what the path is said not
-// to carry.
+// to carry. Without SACK the answers to a window's probes may look like duplicate ACKs: RFC 5681
+// then repairs what is not lost.
 func TestCleanLink(t *testing.T) {
 	first := anySeed(t)
 	for i := range uint64(min(*simSeeds, sample.Count(100, *simSeeds))) {
@@ -461,7 +462,8 @@ func TestCleanLink(t *testing.T) {
 			}
 		}
 		for _, h := range [...]*simHost{s.a, s.b} {
-			if st := h.c.Stats(); st.Timeouts > 0 || st.Retransmits > 0 && !paths {
+			again := paths || !h.c.useSACK && h.peer.wndMoves
+			if st := h.c.Stats(); st.Timeouts > 0 || st.Retransmits > 0 && !again {
 				t.Errorf("seed %d, %s: %d timeouts, %d retransmissions\nlink %+v\nconfig %+v", seed, h.name,
 					st.Timeouts, st.Retransmits, s.link, &h.c.mem.cfg)
 			}
