@@ -13,32 +13,6 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// More Reads at once than IRD: the first beyond it is the end; none of them took anything that
-// another stream has.
-//
-// req: 5042-7.2-1, 5042-6.4.3.3-1, 5042-6.4.3.3-2, 5042-6.4.3.3-3
-func TestAttackReadFlood(t *testing.T) {
-	const ird = 4
-	a := newRig(t, turned, rigConfig{}).assault(connOpts(ConnParam{IRD: ird}))
-	burst, _ := reads(a.readable(a.s, 64, RemoteRead), 20*ird, 64)
-	a.p.inject(burst...)
-	a.repelled(causeNoBuffer)
-	require.LessOrEqual(t, a.stats(a.s.qp).ReadsServed, uint64(ird))
-}
-
-// More Sends than there are buffers: those that had one are Delivered, the next is the end.
-func TestAttackSendFlood(t *testing.T) {
-	a := newRig(t, turned, rigConfig{}).assault(opts{})
-	a.s.postRecvs(3, 8)
-	var burst []fpdu
-	for msn := range uint32(200) {
-		burst = append(burst, sendFPDU(msn+1, "flood"))
-	}
-	a.p.inject(burst...)
-	a.repelled(causeNoBuffer)
-	a.s.expectEach(3, Completion{Len: 5, Op: OpRecv})
-}
-
 // Message numbers far ahead, or long over, of any queue: refused by their number, whatever the
 // distance.
 func TestAttackMSN(t *testing.T) {
@@ -59,22 +33,6 @@ func TestAttackMSN(t *testing.T) {
 		a.repelled(rdmap.NewCause(rdmap.LayerDDP, ddp.TypeUntagged, tc.code))
 		a.again(opt)
 	}
-}
-
-// Messages that are begun and never ended keep the buffers of their own QueuePair, which an event
-// tells, and nothing else; when there are none left the stream ends, and they come back.
-func TestAttackPartialMessages(t *testing.T) {
-	const buffers = 6
-	a := newRig(t, turned, rigConfig{}).assault(qpOpts(QPOptions{RecvDepth: buffers}))
-	events := a.server.Events()
-	require.NoError(t, a.s.qp.Arm(EventReceiveHigh, buffers/2))
-	a.s.postRecvs(buffers, 8)
-	for msn := range uint32(buffers + 1) {
-		a.p.inject(partOf(msn + 1))
-	}
-	a.repelled(causeNoBuffer)
-	require.Equal(t, EventReceiveHigh, event(t, events).Kind)
-	a.s.expectEach(buffers, Completion{Op: OpRecv, Status: Flushed})
 }
 
 // partOf is a segment of a Send that is not its last.

@@ -73,20 +73,6 @@ func TestCQReservation(t *testing.T) {
 	require.Zero(t, cq.promised())
 }
 
-// A full CompletionQueue holds up only its own users.
-//
-// req: 5040-8.1.1-5, 5042-6.4.6-1
-func TestCQFullHurtsNobodyElse(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	cq := must(r.client.CreateCQ(2))
-	s, c := r.connect(opts{}, qpOpts(QPOptions{SendCQ: cq, RecvCQ: cq}))
-	otherS, otherC := r.connect(opts{}, opts{})
-	c.post(c.write(s, 0, 0, 10), c.write(s, 1, 0, 10))
-	require.ErrorIs(t, errOf(c.qp.PostSend(c.write(s, 2, 0, 10))), ErrCQFull)
-	r.exchange(otherS, otherC)
-	require.Len(t, c.await(2), 2)
-}
-
 // Wait returns for a completion that was there before, for one that comes later, and when its
 // context ends.
 func TestCQWait(t *testing.T) {

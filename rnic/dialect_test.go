@@ -314,10 +314,9 @@ func TestStrictInitiator(t *testing.T) {
 	}
 }
 
-// A Responder that does not serve Rev 0 answers with Rev 1 and closes in order; one that does
-// tells its ULP of version 0.
+// A Responder that does not serve Rev 0 answers with Rev 1 and closes in order.
 //
-// req: 5044-C.2-2, 5044-C.2-5, 5044-7.1.1-6, 5044-7.1.1-8, D01-6.1-19
+// req: 5044-C.2-2, 5044-C.2-5, 5044-7.1.1-6
 func TestRevisionZeroRequest(t *testing.T) {
 	r := newRig(t, turned, rigConfig{listen: ListenOptions{Dialects: []Dialect{RFC5044, RFC6581}}})
 	p := r.peerDials()
@@ -325,28 +324,6 @@ func TestRevisionZeroRequest(t *testing.T) {
 	p.expectFIN()
 	p.closeSend()
 	errorAs[*RevisionError](t, r.failure().Err)
-
-	r = newRig(t, turned, rigConfig{})
-	p = r.peerDials()
-	s := r.newEnd(r.server, unmarked)
-	p.play("> " + hexReq + "c000 0002 6869")
-	req := r.request()
-	require.Equal(t, "hi", string(req.PrivateData()))
-	require.Equal(t, 0, req.Revision())
-	require.NoError(t, req.Accept(r.ctx, s.qp, s.with([]byte("ho"))))
-	p.play("< " + hexRep + "c000 0002 686f")
-	require.Equal(t, Startup{Dialect: RDDP01}, s.qp.Startup())
-}
-
-// A QueuePair by default asks in rfc5044, and takes Rev 0 for an answer.
-//
-// req: 6581-10-2, 5044-C.1-5, 5044-C.2-6
-func TestDefaultIsUnenhancedAndPermissive(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	c := r.newEnd(r.client, unmarked)
-	r.peerAccepts(c).play("< "+hexReq+"4001 0000", "> "+hexRep+"c000 0000")
-	c.expectInService()
-	require.Equal(t, Startup{Dialect: RDDP01}, c.qp.Startup())
 }
 
 // What the Initiator cannot go on with it says in a Terminate of layer 2, type 0, before anything
@@ -384,28 +361,6 @@ func TestEstablishmentErrors(t *testing.T) {
 			require.True(t, te.Remote)
 			require.ErrorContains(t, te, "layer 2, type 0, code 0x"+tc.code)
 		})
-	}
-}
-
-// Frames that are not well formed close at once: enhanced data that is missing, an answer that is
-// not enhanced.
-//
-// req: 6581-10-1, 6581-6-4
-func TestImproperEnhancedFrames(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	p := r.peerDials()
-	p.play("> " + hexReq + "5002 0003 800180")
-	require.ErrorIs(t, r.failure().Err, mpa.ErrEnhanced)
-	p.expectReset()
-	for reply, want := range map[string]error{"5002 0003 800180": mpa.ErrEnhanced,
-		"4002 0000": mpa.ErrPlain, "7002 0001 80": mpa.ErrEnhanced} {
-		r := newRig(t, turned, rigConfig{})
-		c := r.newEnd(r.client, connOpts(ConnParam{PeerToPeer: true}))
-		p := r.peerAccepts(c)
-		p.write(unhex(t, hexRep+reply))
-		c.expectClosedBy(want)
-		p.expectReset()
-		require.Zero(t, r.client.StartupCounters().Fallbacks)
 	}
 }
 

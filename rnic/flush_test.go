@@ -100,7 +100,8 @@ func TestResponsesAfterAnUnanswerableRead(t *testing.T) {
 	m := r.readable(s, regionBytes, RemoteRead)
 	// they wait for the peer's first FPDU, as a Responder's work does
 	s.post(s.readFrom(m, 1, 0, 8), s.write(s, 2, 0, 8))
-	burst, outstanding := reads(m, 8, 100, regionBytes)
+	full := must(s.qp.PayloadMax(r.ctx)) // an answer that ends with its segment
+	burst, outstanding := reads(m, 8, full, regionBytes, 100)
 	p.inject(burst...)
 	p.closeSend()
 	for _, rr := range outstanding {
@@ -280,6 +281,7 @@ var waysToEnd = map[string][]func(f *flushing){
 // work that waits for it; and with what is posted while it ends.
 //
 // req: 5040-5.5-9
+// req: DDP-8.2.2-4, DDP-8.2.2-1, DDP-5-3
 func TestEveryEndFlushesInOrder(t *testing.T) {
 	for name, steps := range waysToEnd {
 		t.Run(name, func(t *testing.T) {

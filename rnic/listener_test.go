@@ -114,10 +114,16 @@ func TestListenerClose(t *testing.T) {
 }
 
 // A request can be decided once.
+//
+// req: D01-6.1-6, D01-6.1-7
 func TestDecideTwice(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	s, c, other := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{}), r.newEnd(r.server, opts{})
-	req := r.dial(c, nil)
+	used, _ := r.connect(opts{}, opts{})
+	req := r.dial(c, []byte("ticket 7"))
+	require.ErrorIs(t, req.Accept(r.ctx, used.qp, used.conn), ErrState)
+	r.pass(time.Second)
+	require.Equal(t, Connecting, c.qp.State(), "no full operation without a queue pair")
 	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 	require.ErrorIs(t, req.Accept(r.ctx, other.qp, other.conn), ErrState)
 	require.ErrorIs(t, req.Reject(r.ctx, nil), ErrState)

@@ -253,28 +253,6 @@ func TestWindowSmallerThanAnFPDU(t *testing.T) {
 	r.close(s, c)
 }
 
-// Before MPA is enabled a segment is a segment like any other TCP's, after it FPDUs decide: the
-// change is at the octet after the start-up frame, in each half at its own.
-//
-// req: D01-3.1.1-4, D01-3.1.1-5, D01-3.1.2-12, C02-5.1.1-4
-// req: D01-1.2-1
-func TestRulesBeginAfterTheStartupFrame(t *testing.T) {
-	r, log := logged(t, rigConfig{})
-	s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
-	private := randomBytes(9, 512)
-	req := r.dial(c, private)
-	require.Equal(t, private, req.PrivateData())
-	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-	r.until("in service", func() bool { return c.qp.State() != Connecting })
-	c.post(c.write(s, 1, 0, 5000))
-	c.await(1)
-	r.close(s, c)
-	bounds := fpduBounds(t, log.stream(), startupLen+len(private), true)
-	for _, g := range log.segs[1:] {
-		require.True(t, bounds[g.off] && bounds[g.off+len(g.data)], "segment at %d", g.off)
-	}
-}
-
 // Segments beyond a gap reach MPA at once and are placed; what they say is not delivered before
 // the gap is filled; nothing is handed up twice, and a later copy with other octets, however
 // valid, changes nothing.

@@ -96,35 +96,6 @@ func TestRejectedDialIsAStream(t *testing.T) {
 	})
 }
 
-// Octets of streaming mode right after the Reply, in its segment, are the ULP's.
-//
-// req: D01-6.1-23
-func TestStreamRightAfterTheReply(t *testing.T) {
-	over(t, all[:1], rigConfig{}, testStreamAfterReply)
-	over(t, []kind{sockets}, rigConfig{}, testStreamAfterReply)
-}
-
-func testStreamAfterReply(t *testing.T, r *rig) {
-	c, p := r.dialling(connOpts(ConnParam{KeepRejected: true, NoMarkers: true}))
-	p.expectFrame(mpa.Request)
-	p.write(append(unhex(t, hexRep+"6001 0007"), "not now220 at your service"...))
-	cc := r.rejectedConn(c)
-	r.deadline(cc)
-	r.hear(cc, []byte("220 at your service"))
-	r.blocking(func() error {
-		_, err := cc.Write([]byte("EHLO"))
-		return err
-	})
-	p.play("< "+hexReq+"4001 0000", "< 45484c4f")
-	p.closeSend()
-	r.blocking(func() error {
-		if _, err := cc.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-			return errors.New("no end of the stream")
-		}
-		return nil
-	})
-}
-
 // There is no stream without a Reply, with too much to say in it, or when the connection is gone.
 func TestRejectStreamRefuses(t *testing.T) {
 	over(t, both, rigConfig{listen: ListenOptions{Dialects: []Dialect{Culley02}}},

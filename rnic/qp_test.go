@@ -96,26 +96,6 @@ func TestPostByState(t *testing.T) {
 		Completion{ID: 2, Op: OpRecv, Status: Flushed})
 }
 
-// What is posted after an end that the peer made completes as Flushed, at once.
-func TestPostAfterClosed(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(opts{}, opts{})
-	r.close(c, s) // from the server's side
-	for range 3 {
-		c.post(WorkRequest{Op: OpSend, ID: 1})
-		c.postRecv(c.recvAt(2, 0, 10))
-		c.post(c.write(s, 3, 0, 10)) // unsignalled or not: a failure is told
-		c.poll()
-		require.Equal(t, []Completion{
-			{ID: 1, QP: c.qp.Number(), Op: OpSend, Status: Flushed},
-			{ID: 2, QP: c.qp.Number(), Op: OpRecv, Status: Flushed},
-			{ID: 3, QP: c.qp.Number(), Op: OpWrite, Status: Flushed},
-		}, c.done)
-		c.done = nil
-	}
-	require.Zero(t, c.cq.promised())
-}
-
 // RecvDepth buffers can be posted, wherever they are by then, and every one of them can be filled
 // by one segment.
 func TestReceiveDepth(t *testing.T) {
@@ -128,103 +108,6 @@ func TestReceiveDepth(t *testing.T) {
 			c.post(c.sendQuietly(i, 5))
 		}
 		s.expectEach(3, Completion{Op: OpRecv, Len: 5})
-	}
-}
-
-// A full queue is an error of the posting call and loses nothing.
-func TestQueuesFull(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	// one entry a request
-	s := r.newEnd(r.server,
-		qpOpts(QPOptions{SendDepth: 4, RecvDepth: 8, SGEMax: 1, InlineMax: NoInline}))
-	s.postRecvs(8, 10)
-	require.ErrorIs(t, errOf(s.qp.PostRecv(s.recvAt(8, 0, 10))), ErrRecvQueueFull)
-	require.Equal(t, 8, s.cq.promised())
-
-	p, _ := r.peerConnects(s, false) // a Responder whose peer is silent: nothing leaves the ring
-	for i := range 4 {
-		s.post(s.send(uint64(100+i), i, 1))
-	}
-	require.ErrorIs(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 104})), ErrSendQueueFull)
-	require.ErrorIs(t, errOf(s.qp.PostSend(WorkRequest{Op: OpWrite, ID: 105})), ErrSendQueueFull)
-	require.Equal(t, 12, s.cq.promised())
-
-	p.inject(writeFPDU(0, 0, ""))
-	for i, cm := range s.await(4) {
-		require.Equal(t, Completion{ID: uint64(100 + i), QP: s.qp.Number(), Op: OpSend, Len: 1}, cm)
-		require.Equal(t, s.source.Bytes()[i], p.nextFPDU().payload[0])
-	}
-	s.post(WorkRequest{Op: OpSend, ID: 106, Signaled: true})
-	require.Len(t, s.await(1), 1)
-	for i := range 8 {
-		p.inject(sendFPDU(uint32(i+1), []byte{byte(i)}))
-	}
-	for i, cm := range s.await(8) {
-		require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: 1}, cm)
-		require.Equal(t, byte(i), s.inbox.Bytes()[10*i])
-	}
-}
-
-// However a connection ends, everything that was posted completes exactly once.
-//
-// req: DDP-8.2.2-4, DDP-8.2.2-1, DDP-5-3, 5040-5.4-4
-func TestFlushAtEnd(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		end  func(r *rig, s, c *end)
-		want error // of c, whose requests are counted
-	}{
-		{"own close", func(_ *rig, s, c *end) { c.qp.Disconnect() }, nil},
-		{"own abort", func(_ *rig, s, c *end) { c.qp.Abort() }, ErrClosed},
-		{"peer's close", func(_ *rig, s, c *end) { s.qp.Disconnect() }, nil},
-		{"peer's reset", func(_ *rig, s, c *end) { s.qp.Abort() }, stack.ErrReset},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-				s, c := r.connect(qpOpts(QPOptions{SendDepth: 64}), qpOpts(QPOptions{SendDepth: 64}))
-				r.exchange(s, c)
-				const recvs, sends = 20, 40
-				for i := range recvs {
-					c.postRecv(c.recvAt(uint64(i), 0, 10))
-				}
-				for i := range sends {
-					wr := c.write(s, uint64(1000+i), 0, 20000)
-					wr.Signaled = i%2 == 0
-					c.post(as(OpWrite, wr))
-				}
-				tc.end(r, s, c)
-				c.expectClosedBy(tc.want)
-				c.poll()
-				next := uint64(1000)
-				flushed, count := 0, map[uint64]int{}
-				for _, cm := range c.done {
-					count[cm.ID]++
-					if cm.Op == OpRecv {
-						require.Equal(t, Flushed, cm.Status)
-						continue
-					}
-					require.GreaterOrEqual(t, cm.ID, next, "in the order of posting")
-					next = cm.ID + 1
-					if cm.Status == Flushed {
-						flushed++
-					} else {
-						require.Zero(t, flushed, "a success after a flushed request")
-					}
-				}
-				for i := range uint64(recvs) {
-					require.Equal(t, 1, count[i], "receive %d", i)
-				}
-				for i := range uint64(sends) {
-					if i%2 == 0 || i >= uint64(sends-flushed) {
-						require.Equal(t, 1, count[1000+i], "write %d of which %d were flushed", i, flushed)
-					}
-				}
-				if tc.want == nil {
-					require.Zero(t, flushed, "an orderly end carries out what was posted")
-				}
-				require.Zero(t, c.cq.promised())
-			})
-		})
 	}
 }
 

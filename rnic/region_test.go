@@ -323,69 +323,6 @@ func (way *takeBack) hammer(t *testing.T, r *rig, round int) {
 	w.Free()
 }
 
-// Several peers on several connections write through STags of their own into one region; taking
-// one window back leaves the others at work, taking the region back ends all.
-//
-// req: 5042-6.1.1-3
-func TestWindowsOfSeveralPeers(t *testing.T) {
-	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
-		const peers = 3
-		const share = regionBytes / 4
-		pd := r.server.AllocPD()
-		memory := make([]byte, regionBytes)
-		region := must(pd.RegisterWith(memory, RegisterOptions{Windows: RemoteWrite}))
-		var ends [peers][2]*end
-		var windows [peers]*Window
-		var stags [peers]mem.STag
-		for i := range ends {
-			s, c := r.connect(qpOpts(QPOptions{PD: pd}), opts{})
-			ends[i] = [2]*end{s, c}
-			windows[i] = must(pd.NewWindow())
-			stags[i] = must(windows[i].Bind(region,
-				WindowOptions{Off: i * share, Len: share, Access: RemoteWrite, For: s.qp}))
-		}
-		write := func(i, octet int) {
-			c := ends[i][1]
-			wr := c.write(ends[i][0], uint64(octet), octet, share-octet)
-			wr.RemoteSTag, wr.RemoteOffset = stags[i], uint64(octet)
-			c.post(as(OpWrite, wr))
-		}
-		expect := func(i int) {
-			c := ends[i][1]
-			require.Equal(t, Success, c.await(1)[0].Status, "%v", c.qp.Err())
-			ends[i][0].postRecv(ends[i][0].recvAt(9, 0, 1))
-			c.post(c.sendQuietly(0, 1))
-			require.Equal(t, Success, ends[i][0].await(1)[0].Status) // after the Write: that one is placed
-		}
-		for i := range ends {
-			write(i, 0)
-			expect(i)
-		}
-		windows[1].Unbind()
-		clear(memory[share : 2*share])
-		write(1, 5)
-		ends[1][1].awaitClosed()
-		for _, i := range []int{0, 2} {
-			write(i, 0)
-			expect(i)
-		}
-		region.Revoke() // and not before is it looked at
-		for i, c := range ends {
-			want := c[1].source.Bytes()[:share]
-			if i == 1 {
-				want = make([]byte, share)
-			}
-			require.True(t, bytes.Equal(want, memory[i*share:(i+1)*share]), "peer %d", i)
-		}
-		clear(memory)
-		for _, i := range []int{0, 2} {
-			write(i, 7)
-			ends[i][1].awaitClosed()
-		}
-		require.True(t, bytes.Equal(make([]byte, regionBytes), memory))
-	})
-}
-
 // A window grants a peer exactly its octets: to the octet at both ends, and not what the region
 // beside it holds.
 //

@@ -72,41 +72,6 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// Work requests complete in the order in which they were posted, also a Send that is done long
-// before an earlier Read.
-//
-// req: 5040-5.5-9, 5040-5.5-8
-func TestCompletionsInOrder(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(serving(4), asking(4))
-	m := r.readable(s, regionBytes, RemoteRead|RemoteWrite)
-	var want []uint64
-	for i := range uint64(40) {
-		wr := c.readFrom(m, i, int(i)*100, 100)
-		switch i % 5 {
-		case 0:
-			wr.Local = c.inbox.Slice(0, 30000)
-			wr.RemoteOffset = m.Base()
-			c.post(as(OpRead, wr))
-		case 1:
-			s.postRecv(s.recvAt(i, 0, 100))
-			c.post(c.send(i, 0, 100))
-		case 2:
-			c.post(fetchAdd(c.wordOf(m, i, 60000), 1))
-		case 3:
-			c.post(c.write(s, i, 0, 100))
-		case 4:
-			wr.Signaled = false
-			c.post(as(OpRead, wr))
-			continue
-		}
-		want = append(want, i)
-	}
-	require.Equal(t, want, ids(t, c.await(len(want))))
-	r.close(s, c)
-	require.Zero(t, c.cq.promised())
-}
-
 // peerResponds is a script against an Initiator of ours, RFC 5044 without markers.
 func (r *rig) peerResponds(c *end) *peer {
 	r.t.Helper()

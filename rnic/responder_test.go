@@ -113,23 +113,6 @@ func TestReadsServed(t *testing.T) {
 	})
 }
 
-// A peer may close its half right after its Requests: our half is closed after the last answer,
-// also when an answer ends with its segment.
-func TestReadsRightBeforeTheFIN(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s := r.newEnd(r.server, connOpts(ConnParam{IRD: 8}))
-	m := r.readable(s, regionBytes, RemoteRead)
-	p, _ := r.peerConnects(s, false)
-	full := must(s.qp.PayloadMax(r.ctx))
-	burst, outstanding := reads(m, 8, full, regionBytes)
-	p.inject(burst...)
-	p.closeSend()
-	for _, rr := range outstanding {
-		require.True(t, bytes.Equal(m.Bytes()[:rr.Size], p.response(rr)))
-	}
-	s.expectClosed()
-}
-
 // A peer that asks for much and takes nothing cannot keep us: Close gives up when its context does.
 func TestReadsThatNobodyTakes(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
@@ -160,6 +143,7 @@ func reads(m *MemoryRegion, n int, sizes ...int) (burst []fpdu, outstanding []rd
 //
 // req: 5040-6.1-2, 5040-8.1.2-2, 5042-6.4.3.3-1, 5042-6.4.3.3-3, 5042-A-3, 7306-5.2-1, 7306-5.2.2-2
 // req: 5040-8.1.1-6, 5042-6.4.3.3-2
+// req: 5042-7.2-1
 func TestMoreThanIRD(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	s := r.newEnd(r.server, connOpts(ConnParam{IRD: 3}))

@@ -11,20 +11,6 @@ import (
 	"github.com/rnicd/rnicd/mpa"
 )
 
-// A Responder that was told to sends before the Initiator has said anything; one that was not
-// stays silent, which TestTranscripts shows.
-func TestSendFirst(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, p := r.served(opts{})
-	s.post(s.send(5, 0, 10))
-	require.NoError(t, s.qp.SendFirst())
-	p.expectFPDU(sendFPDU(1, s.source.Bytes()[:10]))
-	s.expectCompletions(Completion{ID: 5, Len: 10, Op: OpSend})
-	require.NoError(t, s.qp.SendFirst(), "once more changes nothing")
-	p.inject(writeFPDU(s.region.STag(), 0, "late"))
-	r.until("the Initiator's octets in memory", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
-}
-
 // It holds whenever it was called: before there is a connection, beside Accept, and right after
 // it; and as an option of Accept.
 func TestSendFirstAtAnyTime(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/ddp"
-	"github.com/rnicd/rnicd/internal/fault"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -45,24 +44,6 @@ func (r *rig) stats(q *QueuePair) Stats {
 	return st
 }
 
-// Octets after the Request, in the same segment, wait for the ULP's decision and are not lost.
-//
-// req: D01-6.1-13
-func TestOctetsAfterRequestWait(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, unmarked)
-		p := r.peerDials()
-		p.start(mpa.Mode{CRC: true})
-		p.write(append(request(mpa.Frame{Rev: 1, CRC: true}),
-			p.frame(writeFPDU(s.region.STag(), 0, "early"))...))
-		req := r.request()
-		require.Equal(t, make([]byte, 5), s.region.Bytes()[:5], "placed before the ULP decided")
-		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-		r.until("the early octets in memory", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
-		require.Equal(t, "early", string(s.region.Bytes()[:5]))
-	})
-}
-
 // Markers are in a direction when, and only when, its receiver asked for them.
 //
 // req: 5044-7.1.1-2, D01-6.1.1-6, D01-6.1.1-7, D01-5.1-1, D01-5.1-9, D01-6.1-29
@@ -96,53 +77,6 @@ func TestMarkersByDirection(t *testing.T) {
 	}
 }
 
-// A Request of a revision we do not serve is answered with ours, rejecting, and closed; a Reply
-// is just closed.
-//
-// req: 5044-7.1.1-5
-func TestRevisionNotServed(t *testing.T) {
-	t.Run("responder", func(t *testing.T) {
-		r := newRig(t, turned, rigConfig{})
-		p := r.peerDials()
-		p.write(request(mpa.Frame{Rev: 9, CRC: true}))
-		f := p.expectFrame(mpa.Reply)
-		require.Equal(t, uint8(2), f.Rev)
-		require.True(t, f.Reject)
-		p.expectFIN()
-		p.closeSend()
-		re := errorAs[*RevisionError](t, r.failure().Err)
-		require.Equal(t, 9, re.Revision)
-		require.Nil(t, r.listener.Poll())
-	})
-	t.Run("initiator", func(t *testing.T) {
-		r := newRig(t, turned, rigConfig{})
-		addr, accept := r.peerListens()
-		c := r.newEnd(r.client, opts{})
-		require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
-		p := accept()
-		p.write((&mpa.Frame{Kind: mpa.Reply, Rev: 2, CRC: true}).Append(nil))
-		c.awaitClosed()
-		require.ErrorAs(t, c.qp.Err(), new(*RevisionError))
-	})
-}
-
-// Reserved bits, and R in a Request, are not looked at.
-//
-// req: D01-6.1.1-10, D01-6.1.1-12
-func TestReservedBitsOfRequest(t *testing.T) {
-	listen := ListenOptions{Dialects: []Dialect{RDDP01, RFC5044}} // rtr takes one of the bits
-	r := newRig(t, turned, rigConfig{listen: listen})
-	s := r.newEnd(r.server, opts{})
-	p := r.peerDials()
-	b := request(mpa.Frame{Rev: 1, CRC: true})
-	b[16] |= 0x3f
-	p.write(b)
-	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-	f := p.expectFrame(mpa.Reply)
-	require.False(t, f.Reject)
-	require.Zero(t, p.octets()[16]&0x3f)
-}
-
 // A segment that was refused for what stands after the start-up frame may come again, cut
 // otherwise.
 func TestStartupFrameComesAgain(t *testing.T) {
@@ -165,22 +99,6 @@ func TestStartupFrameComesAgain(t *testing.T) {
 	r.hosts[0].pool.Free(b)
 	s.qp.Abort() // this connection's TCP knows nothing of what was offered by hand
 	s.awaitClosed()
-}
-
-// Start-up takes octets in order only; what overtakes is refused and comes again.
-func TestStartupReordered(t *testing.T) {
-	r := newRig(t, turned, rigConfig{faults: true})
-	p := r.peerDials()
-	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Reorder: 0.3}, fault.Faults{}))
-	for _, b := range request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("a few octets")}) {
-		p.write([]byte{b})
-	}
-	req := r.request()
-	require.Equal(t, "a few octets", string(req.PrivateData()))
-	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{}))
-	s := r.newEnd(r.server, opts{})
-	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-	require.True(t, p.expectFrame(mpa.Reply).CRC)
 }
 
 // StartupOver returns when the Initiator's first FPDU has come, or its RTR message, or the

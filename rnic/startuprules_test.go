@@ -19,26 +19,6 @@ import (
 	"github.com/rnicd/rnicd/stream"
 )
 
-// The Responder's endpoint may be chosen by the private data, when start-up has come that far;
-// without one there is no full operation, and one that is in use will not do.
-//
-// req: D01-6.1-6, D01-6.1-7
-func TestEndpointIsBoundByAccept(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	used, c := r.connect(opts{}, opts{})
-	next := r.newEnd(r.client, opts{})
-	req := r.dial(next, []byte("ticket 7"))
-	require.ErrorIs(t, req.Accept(r.ctx, used.qp, used.conn), ErrState)
-	r.pass(time.Second)
-
-	require.Equal(t, Connecting, next.qp.State())
-	s := r.newEnd(r.server, opts{}) // made for this ticket
-	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-	next.expectInService()
-	r.converse(next, s)
-	r.converse(c, used)
-}
-
 // Delayed start-up in each dialect, over a connection that loses, repeats and turns round
 // segments while the stacks are switched: no octet of either mode is taken for the other's.
 //
@@ -208,64 +188,6 @@ func TestRejectStreamOfAHastyDialer(t *testing.T) {
 		r.deadline(nc)
 		r.hear(nc, []byte("hasty"))
 	})
-}
-
-// Adapters that refuse Rev 2 without A and one of C and D: they close. Peer-to-peer suits them;
-// client-server goes on in Rev 1.
-//
-// req: 6581-10-4
-func TestProfileRefusesClientServer(t *testing.T) {
-	adapter := func(r *rig, p *peer) (accepted bool) {
-		f := p.expectFrame(mpa.Request)
-		e, _, err := f.Enhanced()
-		require.NoError(r.t, err)
-		switch {
-		case f.IsEnhanced() && (!e.PeerToPeer || e.RTR&(mpa.RTRWrite|mpa.RTRRead) == 0):
-			p.closeSend()
-			return false
-		case f.IsEnhanced():
-			p.write(unhex(r.t, hexRep+"5002 0004 8001 8001"))
-		default:
-			p.write(unhex(r.t, hexRep+"4001 0000"))
-		}
-		return true
-	}
-	for _, p2p := range []bool{true, false} {
-		r := newRig(t, turned, rigConfig{})
-		addr, next := r.peerAcceptsSeveral()
-		c := r.newEnd(r.client, connOpts(ConnParam{PeerToPeer: p2p, IRD: 1, ORD: 1, NoMarkers: true}))
-		require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
-		require.Equal(t, p2p, adapter(r, next()))
-		if !p2p {
-			require.True(t, adapter(r, next()))
-		}
-		c.expectInService()
-		require.Equal(t, p2p, c.qp.Startup().Enhanced)
-	}
-}
-
-// Adapters whose start-up reader fails on octets after a frame: nothing of ours stands after one
-// before the other side has spoken, however much was posted; and no frame shares its segment.
-//
-// req: 5044-7.1.2-1, D01-6.1-21, 6581-5-1
-func TestProfileReaderFailsOnOctetsAfter(t *testing.T) {
-	for _, conn := range []ConnParam{{}, {PeerToPeer: true}, {Dialect: RTR}, {Dialect: RDDP01}} {
-		r := newRig(t, turned, rigConfig{})
-		c, p := r.dialling(connOpts(conn))
-		p.expectFrame(mpa.Request)
-		require.ErrorIs(t, errOf(c.qp.PostSend(c.sendQuietly(0, 10))), ErrState)
-		r.pass(2 * time.Second)
-		p.expectNothing()
-
-		s := r.newEnd(r.server, connOpts(ConnParam{PrivateData: []byte("private")}))
-		party := mpa.Party{RTR: mpa.AllRTR, PeerToPeer: conn.PeerToPeer}
-		frame := party.Request(mpa.Dialect(conn.dialects()[0]), nil)
-		p = r.accepts(s, frame.Append(nil))
-		s.post(s.sendQuietly(0, 10))
-		p.expectFrame(mpa.Reply)
-		r.pass(2 * time.Second)
-		p.expectNothing()
-	}
 }
 
 // Two Initiators, and two Responders, in every dialect that has frames: both ends say what it was.

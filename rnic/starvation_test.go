@@ -266,35 +266,6 @@ func TestAbortWithoutABuf(t *testing.T) {
 	require.GreaterOrEqual(t, h.pool.Available(), h.pool.Size()-1)
 }
 
-// Of two peers whose messages complete in one queue, each one's are counted by themselves, and
-// the one that says more takes no buffer of the other's.
-//
-// req: 5041-8.3.2-5, 5042-6.4.3.1-3
-func TestConsumptionOfEachPeer(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s1, c1 := r.connect(opts{}, opts{})
-	s2, c2 := r.connect(qpOpts(QPOptions{PD: s1.pd, SendCQ: s1.cq, RecvCQ: s1.cq}), opts{})
-	for _, x := range []struct {
-		s, c *end
-		n    int
-	}{{s1, c1, 9}, {s2, c2, 2}} {
-		x.s.postRecvs(9, 8)
-		for range x.n {
-			x.c.post(WorkRequest{Op: OpSend, Local: x.c.source.Slice(0, 8)})
-		}
-	}
-	taken := map[uint32]int{}
-	for _, c := range s1.await(11) {
-		taken[c.QP]++
-	}
-	require.Equal(t, map[uint32]int{s1.qp.Number(): 9, s2.qp.Number(): 2}, taken)
-	require.EqualValues(t, 9, r.stats(s1.qp).MessagesRecvd)
-	require.EqualValues(t, 2, r.stats(s2.qp).MessagesRecvd)
-	r.close(s1, c1)
-	r.close(s2, c2)
-	require.Len(t, s1.await(7), 7, "the quiet one's buffers")
-}
-
 // A peer that finishes a frame now and then, and not those that it had begun before, is no less
 // late.
 func TestHoarderThatDribbles(t *testing.T) {

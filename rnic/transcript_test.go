@@ -55,10 +55,19 @@ var transcripts = []struct {
 	{"lower case frame", ConnParam{}, `> "MPA ID Req frame"; refuses key`},
 	{"a Reply for a Request", ConnParam{}, `> REP 0001 0000; refuses respond`},
 	{"513 octets of private data", ConnParam{}, `> REQ 0001 0201; refuses private`},
+	{"enhanced data that is cut", ConnParam{}, `> REQ 5002 0003 800180; refuses enhanced`},
+	// R and the reserved bits say nothing in a Request
+	{"reserved bits", ConnParam{NoMarkers: true}, `> REQ 6f01 0000; accepts; < REP 4001 0000`},
 	// what is no Reply
 	{"wrong key", ConnParam{}, `< REQ c001 0000; > "MPA ID Rep frame...."; resets key`},
 	{"both ends initiate", ConnParam{}, `< REQ c001 0000; > REQ 0001 0000; resets initiate`},
 	{"65,535 octets of private data", ConnParam{}, `< REQ c001 0000; > REP 0001 ffff; resets private`},
+	{"enhanced data that is missing", ConnParam{PeerToPeer: true},
+		`< REQ d002 0004 c000 c000; > REP 5002 0003 800180; resets enhanced`},
+	{"an answer that is not enhanced", ConnParam{PeerToPeer: true},
+		`< REQ d002 0004 c000 c000; > REP 4002 0000; resets plain`},
+	{"a rejection with half of the enhanced data", ConnParam{PeerToPeer: true},
+		`< REQ d002 0004 c000 c000; > REP 7002 0001 80; resets enhanced`},
 	// the Request says what the options want
 	{"Request without CRC", ConnParam{NoCRC: true}, `< REQ 8001 0000`},
 	{"sockets: Request without markers", ConnParam{PrivateData: []byte("hello")},
@@ -78,8 +87,8 @@ var transcripts = []struct {
 	{"both off", ConnParam{NoMarkers: true, NoCRC: true},
 		`> REQ 0001 0000; accepts; < REP 0001 0000; > BAD; written`},
 	// Revision 0: DDP and RDMAP of version 0, markers and CRC both ways
-	{"Rev 0, Responder", ConnParam{NoMarkers: true, NoCRC: true},
-		`> REQ c000 0000; accepts; sends; < REP c000 0000
+	{"Rev 0, Responder", ConnParam{NoMarkers: true, NoCRC: true, PrivateData: []byte("ho")},
+		`> REQ c000 0002 "hi"; accepts hi; sends; < REP c000 0002 "ho"
 		> CRC 00000000 0010 c0 00 STAG 0000000000000000 abcd 0000; written
 		< CRC 00000000 0012 40 03 00000000 00000000 00000001 00000000`},
 	{"Rev 0, Initiator", ConnParam{NoMarkers: true}, `< REQ 4001 0000; > REP c000 0000; sends
@@ -144,6 +153,7 @@ var transcribed = map[string]Startup{
 	"siw responds, peer-to-peer": {Dialect: RFC6581, Version: 1, PeerToPeer: true, Enhanced: true,
 		IRD: 1, ORD: 1, PeerIRD: 1, PeerORD: 1},
 	"Rev 0, Responder": {Dialect: RDDP01},
+	"Rev 0, Initiator": {Dialect: RDDP01},
 	"rtr, Responder":   {Dialect: RTR, Version: 1, PeerToPeer: true},
 	"rtr, Initiator":   {Dialect: RTR, Version: 1, PeerToPeer: true},
 	"rtr, no S in the Reply: the order of version 1": {Dialect: RFC5044, Version: 1},
@@ -161,6 +171,7 @@ var transcribed = map[string]Startup{
 // req: D01-5.4-1, D01-5.2-17, D01-5.2-18, D01-5.2-2, D01-5.2-7, D01-5.2-8, D01-5.2-12
 // req: D01-6.1.1-8, D01-6.1.1-9, 5044-4.4-1, 5044-7.1.1-3
 // req: 5044-C.2-5, 5044-C.1-3, 5044-3-2, 5044-C.1-2, 5044-C.2-6, 5044-C.1-5
+// req: D01-6.1-21
 func TestTranscripts(t *testing.T) {
 	for _, tc := range transcripts {
 		t.Run(tc.name, func(t *testing.T) {
@@ -227,6 +238,7 @@ func TestTranscripts(t *testing.T) {
 					return
 				case "resets":
 					e.expectClosedBy(startupErrors[rest])
+					require.Zero(t, r.client.StartupCounters().Fallbacks)
 					require.Equal(t, Closed, e.qp.State())
 					p.expectReset()
 					return
@@ -252,7 +264,8 @@ func TestTranscripts(t *testing.T) {
 }
 
 var startupErrors = map[string]error{"key": mpa.ErrKey, "revision": mpa.ErrReadyRev,
-	"respond": mpa.ErrBothRespond, "initiate": mpa.ErrBothInitiate, "private": mpa.ErrPrivateData}
+	"respond": mpa.ErrBothRespond, "initiate": mpa.ErrBothInitiate, "private": mpa.ErrPrivateData,
+	"enhanced": mpa.ErrEnhanced, "plain": mpa.ErrPlain}
 
 var quoted = regexp.MustCompile(`"[^"]*"`)
 
