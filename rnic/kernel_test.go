@@ -37,7 +37,9 @@ func TestSocketsLeaveNothing(t *testing.T) {
 	p := r.peerDials()
 	p.write([]byte("nonsense"))
 	p.expectReset()
+	r.until("the end of all", func() bool { return len(r.server.host.Live()) == 0 })
 	_ = r.peerDials() // says nothing, and is still there when the Adapter closes
+	r.until("the silent one", func() bool { return len(r.server.host.Live()) == 1 })
 	for _, a := range []*Adapter{r.server, r.client} {
 		require.NoError(t, a.Close(r.ctx))
 		require.Zero(t, a.slotsTaken())
