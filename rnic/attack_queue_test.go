@@ -7,33 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/rdmap"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/tcp"
 )
-
-// Message numbers far ahead, or long over, of any queue: refused by their number, whatever the
-// distance.
-func TestAttackMSN(t *testing.T) {
-	opt := opts{QPOptions: QPOptions{RecvDepth: 4}, ConnParam: ConnParam{IRD: 4}}
-	a := newRig(t, turned, rigConfig{}).assault(opt)
-	for _, tc := range []struct {
-		op   rdmap.Opcode
-		msn  uint32
-		code uint8
-	}{
-		{rdmap.OpSend, 5, ddp.CodeNoBuffer}, {rdmap.OpSend, 1 << 31, ddp.CodeNoBuffer},
-		{rdmap.OpSend, 0, ddp.CodeMSNRange}, {rdmap.OpSend, 1<<32 - 1, ddp.CodeMSNRange},
-		{rdmap.OpReadRequest, 5, ddp.CodeNoBuffer}, {rdmap.OpReadRequest, 0, ddp.CodeMSNRange},
-		{rdmap.OpTerminate, 2, ddp.CodeNoBuffer}, {rdmap.OpTerminate, 0, ddp.CodeMSNRange},
-	} {
-		a.s.postRecvs(4, 8)
-		a.p.inject(messageFPDU(tc.op, tc.msn, ""))
-		a.repelled(rdmap.NewCause(rdmap.LayerDDP, ddp.TypeUntagged, tc.code))
-		a.again(opt)
-	}
-}
 
 // partOf is a segment of a Send that is not its last.
 func partOf(msn uint32) fpdu {

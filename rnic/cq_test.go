@@ -103,46 +103,10 @@ func TestCQWait(t *testing.T) {
 	require.NoError(t, q.Wait(ctx))
 }
 
-// No wake-up is lost, however pushes and Wait interleave: the consumer sleeps after every
-// fruitless Poll, and the producers go on only when all they pushed was polled.
-func TestCQWaitHammer(t *testing.T) {
-	const producers, rounds = 3, 20000
-	q := newTestCQ(t, 4)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	var wg sync.WaitGroup
-	for p := range producers {
-		wg.Go(func() {
-			for i := 0; i < rounds && ctx.Err() == nil; {
-				if !q.q.Reserve(1) {
-					yield()
-					continue
-				}
-				q.q.Push(Completion{QP: uint32(p), ID: uint64(i)})
-				i++
-			}
-		})
-	}
-	var next [producers]uint64
-	var c [3]Completion
-	for got := 0; got < producers*rounds; {
-		n := q.Poll(c[:])
-		for _, cm := range c[:n] {
-			require.Equal(t, next[cm.QP], cm.ID)
-			next[cm.QP]++
-		}
-		if got += n; n == 0 {
-			require.NoErrorf(t, q.Wait(ctx), "after %d of %d completions", got, producers*rounds)
-		}
-	}
-	wg.Wait()
-	require.Zero(t, q.promised())
-}
-
 // One completion at a time, each answered before the next, pushed a little earlier or later each
 // time: some fall between the consumer's last look and its sleep.
 func TestCQWaitPingPong(t *testing.T) {
-	const rounds, delays = 100_000, 600
+	const rounds, delays = 30_000, 600
 	q := newTestCQ(t, 1)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/internal/fault"
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/internal/skip"
@@ -58,64 +57,6 @@ func TestBoundariesSurviveResegmentation(t *testing.T) {
 	}
 	require.True(t, bytes.Equal(region, s.region.Bytes()[:len(region)]))
 	require.Equal(t, uint64(messages), r.stats(s.qp).WritesRecvd)
-}
-
-// MULPDU changes twice while segments wait that were cut for an earlier one: those leave as they
-// were cut, in more TCP segments; those cut later follow the new one.
-//
-// req: DDP-5-1, DDP-5-2, 5041-3-1
-func TestMULPDUChangesUnderPostedSegments(t *testing.T) {
-	r, log := logged(t, rigConfig{mtu: 9000})
-	opt := unmarked
-	s, c := r.connectEnds(r.newEndOf(r.server, opt, 1<<20), r.newEndOf(r.client, opt, 1<<20))
-	const n, headers = 600_000, 40 + 12
-	mulpdu := func() int {
-		n, err := c.qp.PayloadMax(r.ctx)
-		require.NoError(t, err)
-		return n
-	}
-	c.post(c.write(s, 1, 0, n))
-	before := mulpdu()
-	for _, mtu := range []int{4000, 1500} {
-		log.lose = func(g loggedSegment) bool { return len(g.data) > mtu-headers }
-		seen := len(log.segs)
-		r.until("a segment that is too large", func() bool {
-			return len(log.segs) > seen && log.lose(log.segs[len(log.segs)-1])
-		})
-		log.tooBig(mtu)
-		r.until("EMSS follows", func() bool {
-			return c.qp.end.Connection.Load().Transport.EMSS() == mtu-headers
-		})
-		now := mulpdu()
-		require.Less(t, now, mtu)
-		require.Less(t, now, before)
-		before = now
-		seen = len(log.segs)
-		r.until("new segments", func() bool { return len(log.segs) > seen+20 })
-	}
-	s.postRecv(s.recvAt(2, 0, 0))
-	c.post(WorkRequest{Op: OpSend, ID: 3})
-	s.await(1)
-	require.True(t, bytes.Equal(c.source.Bytes()[:n], s.region.Bytes()[:n]))
-
-	stream, at, cuts := log.stream(), startupLen, [3]int{}
-	for to := uint64(0); to < n; {
-		size := int(binary.BigEndian.Uint16(stream[at:]))
-		h, head, ok := ddp.Parse(stream[at+2 : at+2+size])
-		require.True(t, ok)
-		require.Equal(t, to, h.TO, "a segment that was cut again")
-		to += uint64(size - head)
-		at += (2+size+3)&^3 + mpa.CRCLen
-		switch {
-		case size > 4000:
-			cuts[0]++
-		case size > 1500:
-			cuts[1]++
-		default:
-			cuts[2]++
-		}
-	}
-	require.NotContains(t, cuts, 0, "segments of each MULPDU")
 }
 
 // A whole frame, octet for octet: Ethernet, IP, TCP, MPA's length, DDP and RDMAP control, DDP's

@@ -167,14 +167,16 @@ func TestAcceptOfALostConnection(t *testing.T) {
 // A Responder may not speak before the Initiator's first FPDU. When the peer closes without one,
 // what was posted is flushed and the connection ends at once, in order.
 func TestPeerClosesBeforeAnyFPDU(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, p := r.served(opts{})
-	s.post(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, 100)})
-	begin := r.time
-	p.closeSend()
-	s.expectClosed()
-	require.Less(t, r.time-begin, int64(connect.LingerTimeout))
-	require.Equal(t, Flushed, s.await(1)[0].Status)
+	for _, half := range []bool{false, true} { // it has no half to keep open
+		r := newRig(t, turned, rigConfig{})
+		s, p := r.served(connOpts(ConnParam{AllowHalfClosed: half}))
+		s.post(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, 100)})
+		begin := r.time
+		p.closeSend()
+		s.expectClosed()
+		require.Less(t, r.time-begin, int64(connect.LingerTimeout))
+		require.Equal(t, Flushed, s.await(1)[0].Status)
+	}
 }
 
 // Listen over several Pollers that fails on one leaves none listening.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mpa"
-	"github.com/rnicd/rnicd/rdmap"
 	"github.com/rnicd/rnicd/tcp"
 )
 
@@ -257,39 +256,4 @@ func TestMULPDUFollowsTCPOptions(t *testing.T) {
 			r.close(s, c)
 		})
 	}
-}
-
-// A marker that points elsewhere, in an FPDU whose CRC is right, is error 3: what was in front of
-// it stays placed, nothing of it or after it is; we do not end the connection but say why, once,
-// close our half, and wait for the peer's.
-//
-// req: D01-7-3, D01-7-4, D01-7-10, D01-7-11, D01-7-12, C02-9-3, C02-9-4, C02-9-8, C02-9-9, C02-9-10
-// req: 5044-8-1
-func TestTerminateBadMarker(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s := r.newEnd(r.server, opts{})
-	s.postRecv(s.recvAt(1, 0, 100))
-	p, f := r.peerConnects(s, false)
-	require.True(t, f.Markers)
-	stag := s.region.STag()
-	p.inject(writeFPDU(stag, 0, "good"))
-	b := p.frame(writeFPDU(stag, 1000, randomBytes(1, 600))) // over the marker at 512
-	b[512-28+3] ^= 4
-	require.Len(t, b, 2+ddp.TaggedLen+600+0+mpa.CRCLen+mpa.MarkerLen)
-	binary.LittleEndian.PutUint32(b[len(b)-4:], crc32c(b[:len(b)-4]))
-	p.write(b)
-	p.inject(writeFPDU(stag, 8, "withheld"))
-	p.inject(sendFPDU(1, "withheld"))
-	p.expectTerminate(rdmap.Terminate{Cause: rdmap.LLPCause(rdmap.LLPMarker)})
-	p.expectFIN() // one message, and no more
-	p.inject(writeFPDU(stag, 8, "late"))
-	p.closeSend()
-	s.awaitClosed()
-	want := make([]byte, regionBytes)
-	copy(want, "good")
-	require.Equal(t, want, s.region.Bytes())
-	s.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed})
-	var me *mpa.Error
-	require.ErrorAs(t, s.qp.Err(), &me)
-	require.Equal(t, mpa.ErrMarker, me.Code)
 }

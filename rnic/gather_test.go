@@ -174,30 +174,3 @@ func TestImmediateIntoList(t *testing.T) {
 			Immediate: data})
 	}
 }
-
-// Lists, inline data and several requests of one call cost no allocation, neither in the posting
-// call nor on their way.
-func TestListsDoNotAllocate(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	opt := qpOpts(QPOptions{SGEMax: 8, InlineMax: 100})
-	s, c := r.connect(opt, opt)
-	var cs [8]Completion
-	requireNoAllocations(t, func() {
-		octets := [100]byte{1, 2, 3}
-		in, out := s.inbox, c.source
-		var errs [3]error
-		for i := range 2 {
-			list := []SGE{in.Slice(20, 10), in.Slice(50, 200), nowhere}
-			_, errs[i] = s.qp.PostRecv(WorkRequest{Local: in.Slice(0, 10), List: list})
-		}
-		_, errs[2] = c.qp.PostSend(WorkRequest{Op: OpSend,
-			Local: out.Slice(0, 10), Signaled: true,
-			List: []SGE{out.Slice(20, 10), out.Slice(90, 10), nowhere, out.Slice(200, 10),
-				out.Slice(300, 10), out.Slice(400, 10)},
-		}, WorkRequest{Op: OpSend, Inline: octets[:], Signaled: true})
-		if errs != [3]error{} {
-			t.Fatal(errs)
-		}
-		r.reap(4, cs[:], s, c)
-	})
-}

@@ -124,6 +124,10 @@ func TestDecideTwice(t *testing.T) {
 	require.ErrorIs(t, req.Accept(r.ctx, used.qp, used.conn), ErrState)
 	r.pass(time.Second)
 	require.Equal(t, Connecting, c.qp.State(), "no full operation without a queue pair")
+	foreign := r.newEnd(r.client, opts{}) // whose table the connection does not know
+	require.ErrorContains(t, req.Accept(r.ctx, foreign.qp, foreign.conn), "another adapter")
+	require.Equal(t, Idle, foreign.qp.State())
+	require.ErrorContains(t, req.Accept(r.ctx, nil, ConnParam{}), "no queue pair given")
 	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 	require.ErrorIs(t, req.Accept(r.ctx, other.qp, other.conn), ErrState)
 	require.ErrorIs(t, req.Reject(r.ctx, nil), ErrState)
@@ -133,13 +137,15 @@ func TestDecideTwice(t *testing.T) {
 	r.exchange(s, c)
 }
 
-// StartAccept puts the QueuePair into service soon, or has it say why not.
+// StartAccept puts the QueuePair into service soon, or has it say why not. It does not wait for the
+// Poller.
 func TestStartAccept(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	s, c, other := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{}), r.newEnd(r.server, opts{})
 	req := r.dial(c, nil)
 	require.ErrorContains(t, req.StartAccept(r.ctx, c.qp, c.conn), "another adapter")
 	require.NoError(t, req.StartAccept(r.ctx, s.qp, s.conn))
+	require.Equal(t, Connecting, s.qp.State())
 	require.ErrorIs(t, req.StartAccept(r.ctx, s.qp, s.conn), ErrState, "it was taken")
 	c.expectState(RTS)
 	s.expectState(RTS)
@@ -147,29 +153,6 @@ func TestStartAccept(t *testing.T) {
 	require.NoError(t, req.StartAccept(r.ctx, other.qp, other.conn))
 	other.expectState(Closed)
 	require.ErrorIs(t, other.qp.Err(), ErrState, "the request was decided")
-}
-
-// StartAccept does not wait for the Poller.
-func TestStartAcceptDoesNotTurn(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
-	req := r.dial(c, nil)
-	require.NoError(t, req.StartAccept(r.ctx, s.qp, s.conn))
-	require.Equal(t, Connecting, s.qp.State())
-	s.expectState(RTS)
-	c.expectState(RTS)
-}
-
-// A QueuePair of another Adapter, whose table the connection does not know, is refused and stays
-// as it was.
-func TestAcceptForeignQueuePair(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, c, foreign := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{}), r.newEnd(r.client, opts{})
-	req := r.dial(c, nil)
-	require.ErrorContains(t, req.Accept(r.ctx, foreign.qp, foreign.conn), "another adapter")
-	require.Equal(t, Idle, foreign.qp.State())
-	require.ErrorContains(t, req.Accept(r.ctx, nil, ConnParam{}), "no queue pair given")
-	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 }
 
 // Accept whose context has ended either puts the QueuePair into service or has spent it: never

@@ -187,6 +187,7 @@ func TestPackFullFillsSegments(t *testing.T) {
 // req: C02-5.1.1-3, C02-7.3-5, D01-3.1.1-3, D01-3.2-3, D01-5.3-4, D01-5.3-5, D01-5.3-7, D01-5.3.2-6
 // req: 5044-5.1-4
 // req: C02-5.2-3, C02-7.3-4, C02-7.3-7, C02-13.1.1.1-4, C02-13.1.1.2-4, D01-11.2.1-4, D01-11.2.2-4
+// req: DDP-5-1, DDP-5-2
 func TestPathMTUShrinksUnderPostedFPDUs(t *testing.T) {
 	for name, opt := range framings {
 		t.Run(name, func(t *testing.T) {

@@ -139,10 +139,10 @@ func TestSolicitedEventAmongOthers(t *testing.T) {
 }
 
 // No wake-up is lost between many producers and a consumer that sleeps on Ready whenever nothing
-// is left, for any completion or only for solicited ones. Each producer goes on only when all of
-// its round was polled, and the last of a round is solicited.
+// is left, for any completion or only for solicited ones, or in Wait. Each producer goes on only
+// when all of its round was polled, and the last of a round is solicited.
 func TestArmHammer(t *testing.T) {
-	for _, n := range []Notification{NextCompletion, NextSolicited} {
+	for _, n := range []Notification{NextCompletion, NextSolicited, 0} {
 		const producers, rounds, roundMax = 8, 1000, 4
 		q := newTestCQ(t, producers*roundMax)
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -171,6 +171,10 @@ func TestArmHammer(t *testing.T) {
 				polled[c.QP].Add(1)
 			}
 			if got += k; k > 0 {
+				continue
+			}
+			if n == 0 {
+				require.NoErrorf(t, q.Wait(ctx), "after %d completions", got)
 				continue
 			}
 			q.Arm(n)

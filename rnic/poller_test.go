@@ -17,30 +17,46 @@ import (
 )
 
 // After warm-up a Poller's turns allocate nothing, whatever they carry, and neither do posting
-// and polling.
+// and polling: Writes, Sends, lists, inline and immediate data, Reads and atomics.
 func TestNoAllocations(t *testing.T) {
 	for name, opt := range framings {
 		for _, size := range []int{64, 16 << 10} {
 			t.Run(fmt.Sprintf("%s, %d octets", name, size), func(t *testing.T) {
 				r := newRig(t, turned, rigConfig{})
-				opt.SendDepth, opt.RecvDepth = 32, 32
+				opt.SendDepth, opt.RecvDepth, opt.SGEMax, opt.InlineMax = 32, 32, 8, 100
+				opt.IRD, opt.ORD = 8, 8
 				s, c := r.connect(opt, opt)
 				r.exchange(s, c)
+				m := map[*end]*MemoryRegion{s: r.readable(s, regionBytes, remoteBoth),
+					c: r.readable(c, regionBytes, remoteBoth)}
 				var cs [32]Completion
 				round := func() {
-					want := 0
 					for _, x := range [2][2]*end{{c, s}, {s, c}} {
+						from, to := x[0], x[1]
 						for i := range 4 {
-							want += 3
-							ok := errOf(x[1].qp.PostRecv(x[1].recvAt(1, 0, size))) == nil
-							ok = ok && errOf(x[0].qp.PostSend(x[0].write(x[1], 2, i*size, size))) == nil
-							ok = ok && errOf(x[0].qp.PostSend(x[0].send(3, 0, size))) == nil
+							octets := [100]byte{1, 2, 3}
+							list := []SGE{from.source.Slice(20, 10), from.source.Slice(90, 10), nowhere}
+							buffer := to.recvAt(1, 0, size)
+							buffer.List = list[2:]
+							ok := true
+							for range 4 {
+								ok = ok && errOf(to.qp.PostRecv(buffer)) == nil
+							}
+							ok = ok && errOf(from.qp.PostSend(from.write(to, 2, i*size, size))) == nil
+							ok = ok && errOf(from.qp.PostSend(from.send(3, 0, size))) == nil
+							gathered := WorkRequest{Op: OpSend, List: list, Signaled: true}
+							inline := WorkRequest{Op: OpSend, Inline: octets[:60], Signaled: true}
+							ok = ok && errOf(from.qp.PostSend(gathered, inline)) == nil
+							ok = ok && errOf(from.qp.PostSend(from.readFrom(m[to], 4, 0, 3000*i))) == nil
+							ok = ok && errOf(from.qp.PostSend(fetchAdd(from.wordOf(m[to], 5, 8), 1))) == nil
+							ok = ok && errOf(from.qp.PostSend(WorkRequest{Op: OpImmediate, Signaled: true,
+								Fence: i == 2})) == nil
 							if !ok {
 								t.Fatal("post")
 							}
 						}
 					}
-					r.reap(want, cs[:], s, c)
+					r.reap(2*4*(4+7), cs[:], s, c)
 				}
 				requireNoAllocations(t, round)
 				r.exchange(s, c)
@@ -290,8 +306,9 @@ func jain(all []*bulkWriter, before []int) float64 {
 // whatever the size of their Writes; nothing is sent twice; and a Write of eight octets beside
 // them is placed after at most three times what it takes with an idle device.
 func TestSlowDeviceIsSharedByWrites(t *testing.T) {
-	for _, n := range []int{4, 64} {
-		for _, sizes := range [][]int{{64 << 10}, {16 << 10, 64 << 10}, {5000, 64 << 10, 1400}} {
+	for n, all := range map[int][][]int{4: {{64 << 10}}, 64: {{16 << 10, 64 << 10},
+		{5000, 64 << 10, 1400}}} {
+		for _, sizes := range all {
 			t.Run(fmt.Sprintf("%d queue pairs, %v", n, sizes), func(t *testing.T) {
 				const rate, share, delay = 10_000_000_000, 40_000_000, 10_000
 				r := newRig(t, turned, rigConfig{

@@ -402,30 +402,6 @@ func TestReadsOverABadNetwork(t *testing.T) {
 	require.NotZero(t, r.stats(c.qp).Placed.OutOfOrder)
 }
 
-// Reads, atomics and immediate data do not allocate at either end.
-func TestReadsAllocateNothing(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(serving(8), asking(8))
-	m := r.readable(s, regionBytes, RemoteRead|RemoteWrite)
-	var cs [64]Completion
-	round := func() {
-		ok := true
-		for i := range 4 {
-			ok = ok && errOf(s.qp.PostRecv(s.recvAt(1, 0, 8))) == nil
-			ok = ok && errOf(c.qp.PostSend(c.readFrom(m, 2, 0, 5000*i))) == nil
-			ok = ok && errOf(c.qp.PostSend(fetchAdd(c.wordOf(m, 3, 8), 1))) == nil
-			ok = ok && errOf(
-				c.qp.PostSend(WorkRequest{Op: OpImmediate, Immediate: [8]byte{1}, ID: 4, Signaled: true,
-					Fence: i == 2})) == nil
-		}
-		if !ok {
-			t.Fatal("post")
-		}
-		r.reap(16, cs[:], s, c)
-	}
-	requireNoAllocations(t, round)
-}
-
 // pair is two operations one after the other, both about one word of the server's that held before.
 type pair struct {
 	r      *rig

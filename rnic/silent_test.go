@@ -214,7 +214,9 @@ var refusedStartups = []struct {
 		}},
 	{"dialect", rigConfig{listen: ListenOptions{Dialects: []Dialect{RFC5044}}},
 		StartupRefusals{Dialect: 1}, both, func(t *testing.T, r *rig) {
-			asks(r, mpa.Frame{Rev: 0, CRC: true})
+			p := asks(r, mpa.Frame{Rev: 0, CRC: true})
+			p.expectFrame(mpa.Reply)
+			p.closeSend() // which the Responder waits for
 			r.failure()
 		}},
 	{"private data", rigConfig{}, StartupRefusals{PrivateData: 1}, both, func(t *testing.T, r *rig) {

@@ -10,51 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/rnicd/rnicd/internal/fault"
-	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"
 )
-
-// Delayed start-up in each dialect, over a connection that loses, repeats and turns round
-// segments while the stacks are switched: no octet of either mode is taken for the other's.
-//
-// req: 5044-7.1.5-1, D01-6.1.4-3, P2P-20, D01-6.1-1
-func TestDelayedStartupOfEachDialectUnderLoss(t *testing.T) {
-	for d := Culley02; d <= RFC6581; d++ {
-		t.Run(d.String(), func(t *testing.T) {
-			for seed := range uint64(sample.Count(1, 2)) {
-				r := newRig(t, turned, rigConfig{faults: true})
-				s := r.newEnd(r.server, opts{})
-				c := r.newEnd(r.client, connOpts(ConnParam{Dialect: d, PeerToPeer: d >= RTR}))
-				sc, cc := r.streams()
-				for _, h := range r.hosts {
-					lossy := fault.Faults{Drop: 0.05, Duplicate: 0.05, Reorder: 0.1}
-					require.NoError(t, h.faulty.Set(lossy, lossy))
-				}
-				r.chat(sc, cc, seed)
-				l := must(r.server.respond(r.ctx, sc, helloAck, ListenOptions{Dialects: []Dialect{d}}))
-				r.hear(cc, helloAck)
-				require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, c.conn))
-				req := must(l.nextRequest(r.ctx))
-				require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-				c.expectInService()
-				if d >= RTR || d == Culley02 {
-					r.converse(s, c)
-				}
-				r.works(s, c)
-				for _, h := range r.hosts {
-					require.NoError(t, h.faulty.Set(fault.Faults{}, fault.Faults{}))
-				}
-				r.close(s, c)
-				r.noBufLost()
-			}
-		})
-	}
-}
 
 // Octets after the Request that came while the connection was a stream cannot be made a stream's
 // again: RejectStream refuses.

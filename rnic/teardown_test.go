@@ -51,14 +51,6 @@ func TestHalfClosedByPeer(t *testing.T) {
 	require.Empty(t, r.server.host.Live())
 }
 
-// A Responder that was never allowed to speak has no half to keep open.
-func TestHalfClosedWithoutAVoice(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, p := r.served(connOpts(ConnParam{AllowHalfClosed: true}))
-	p.closeSend()
-	s.expectClosed()
-}
-
 // A half that was left open ends in error when the peer resets it.
 func TestHalfClosedThenReset(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
