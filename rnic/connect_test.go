@@ -90,19 +90,6 @@ func TestDialRejected(t *testing.T) {
 	})
 }
 
-// A rejecting Responder that keeps TCP open does not keep the Initiator.
-//
-// req: D01-6.1.3.2-2
-func TestRejectedByPeerThatStays(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	c := r.newEnd(r.client, opts{})
-	p := r.peerAccepts(c)
-	p.write(unhex(t, hexRep+"6001 0001 78"))
-	c.awaitClosed()
-	errorAs[*RejectedError](t, c.qp.Err())
-	p.untilEnded()
-}
-
 // Addresses that lead nowhere are errors that name the address, and end the QueuePair.
 func TestConnectNowhere(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {

@@ -32,74 +32,6 @@ func (r *rig) fire(a *Adapter) {
 	require.NoError(r.t, connections[0].Transport.Submit(func() { connections[0].Timer(0) }))
 }
 
-// A peer that connects and says nothing, or too little, is closed.
-//
-// req: D01-6.1-31, D01-6.1-35
-func TestRequestTimeout(t *testing.T) {
-	for _, b := range [][]byte{nil, request(mpa.Frame{Rev: 1})[:19]} {
-		r := newRig(t, turned, rigConfig{})
-		p := r.peerDials()
-		p.write(b)
-		r.until("the connection at the server", func() bool { return len(r.server.host.Live()) == 1 })
-		r.pass(connect.RequestTimeout - time.Second)
-		require.NoError(t, p.ended(), "closed too early")
-		r.fire(r.server)
-		require.ErrorIs(t, r.failure().Err, ErrStartupTimeout)
-		p.expectReset()
-	}
-}
-
-// A request that the ULP neither accepts nor rejects times out; to decide then is too late, and
-// harmless.
-func TestAcceptTimeout(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	p := r.peerDials()
-	p.write(request(mpa.Frame{Rev: 1, CRC: true}))
-	req := r.request()
-	r.fire(r.server)
-	require.ErrorIs(t, r.failure().Err, connect.ErrUndecided)
-	p.expectReset()
-	require.Empty(t, p.octets())
-	s := r.newEnd(r.server, opts{})
-	require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), connect.ErrUndecided)
-	require.Equal(t, Closed, s.qp.State())
-	require.ErrorIs(t, req.Reject(r.ctx, nil), connect.ErrUndecided)
-}
-
-// A peer that never closes its half is cut off when nothing has moved for as long as TCP tries, or
-// for the UserTimeout.
-func TestPeerThatDoesNotClose(t *testing.T) {
-	const short = 20 * time.Second
-	for user, want := range map[time.Duration]time.Duration{0: connect.CloseTimeout, short: short} {
-		r := newRig(t, turned, rigConfig{})
-		s, p := r.served(connOpts(ConnParam{UserTimeout: user}))
-		s.qp.Disconnect()
-		p.expectFIN()
-		begin := r.time
-		s.expectClosedBy(ErrLinger)
-		took := time.Duration(r.time - begin)
-		require.GreaterOrEqual(t, took, want)
-		require.LessOrEqual(t, took, 2*want+time.Second, "looked at once in that time")
-	}
-}
-
-// A peer whose half still moves is not cut off while we wait for its end.
-//
-// req: DDP-8.2.1-6, D01-6.2-1
-func TestLingerWaitsForMovingPeer(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, p := r.served(opts{})
-	s.qp.Disconnect()
-	p.expectFIN()
-	for i := range 10 {
-		r.pass(connect.CloseTimeout * 2 / 3)
-		p.inject(writeFPDU(s.region.STag(), uint64(i), []byte{byte(i + 1)}))
-	}
-	p.closeSend()
-	s.expectClosed()
-	require.Equal(t, []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, s.region.Bytes()[:10])
-}
-
 // A path that carries nothing for most of a minute, while our half is being closed, loses nothing:
 // not what was posted, nor what the peer has yet to say. TCP goes on trying at either end, at
 // longer and longer intervals, and an end whose peer has nothing to acknowledge sees
@@ -200,17 +132,4 @@ func TestEndsAreToldApart(t *testing.T) {
 		require.Equal(t, Closed, c.qp.State())
 		c.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed})
 	})
-}
-
-// A peer that goes away before its Request, or before it was decided, is a report of the Listener.
-func TestPeerClosesDuringStartup(t *testing.T) {
-	for _, b := range [][]byte{nil, request(mpa.Frame{Rev: 1})} {
-		r := newRig(t, turned, rigConfig{})
-		p := r.peerDials()
-		if p.write(b); b != nil {
-			r.request()
-		}
-		p.closeSend()
-		require.ErrorIs(t, r.failure().Err, ErrPeerClosed)
-	}
 }

@@ -296,6 +296,7 @@ func TestEveryEndFlushesInOrder(t *testing.T) {
 				}
 				f.end()
 				f.judge(t)
+				r.noBufLost()
 			}
 		})
 	}

@@ -185,32 +185,6 @@ func TestCloseAfterAnOwedRTR(t *testing.T) {
 	require.NoError(t, s.qp.Err())
 }
 
-// An RTR message that is a Send takes none of the receive buffers: as many Sends may follow in
-// its segment as were posted.
-func TestSendsRightAfterTheRTRSend(t *testing.T) {
-	for _, depth := range []int{1, 3, 4} {
-		r := newRig(t, turned, rigConfig{})
-		s := r.newEnd(r.server,
-			opts{QPOptions: QPOptions{RecvDepth: depth}, ConnParam: ConnParam{NoMarkers: true}})
-		for i := range depth {
-			wr := s.recvAt(uint64(i+1), 16*i, 4)
-			wr.List = []SGE{s.inbox.Slice(16*i+8, 8)}
-			s.postRecv(wr)
-		}
-		p := r.acceptRTR(s, mpa.RTRSend)
-		burst := []fpdu{sendFPDU(1, "")}
-		for i := range depth {
-			burst = append(burst, sendFPDU(uint32(i+2), "message"))
-		}
-		p.inject(burst...)
-		for i, c := range s.await(depth) {
-			require.Equal(t, Completion{ID: uint64(i + 1), QP: s.qp.Number(), Op: OpRecv, Len: 7}, c,
-				"%v", s.qp.Err())
-			require.Equal(t, "mess\x00\x00\x00\x00age\x00", string(s.inbox.Bytes()[16*i:][:12]))
-		}
-	}
-}
-
 // A Send that comes first and is no RTR message is the ULP's, into the ULP's first buffer: one
 // with octets, one that is not whole, one that does more than send.
 func TestFirstSendIsNoRTR(t *testing.T) {
@@ -336,35 +310,6 @@ func TestRTRTimeout(t *testing.T) {
 	p.reset()
 	p2.reset()
 	p3.reset()
-}
-
-// A Responder that named all kinds learns from the first FPDU which it is, in whatever order
-// octets come: here the RTR is lost at first and what was posted after it overtakes it.
-func TestRTROvertaken(t *testing.T) {
-	for _, kind := range []RTRKinds{RTRSend, RTRWrite, RTRRead} {
-		r := newRig(t, turned, rigConfig{faults: true})
-		s := r.newEnd(r.server, opts{})
-		c := r.newEnd(r.client, connOpts(ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: kind}))
-		s.postRecv(s.recvAt(1, 0, 100))
-		s.postRecv(s.recvAt(2, 100, 100))
-		req := r.dial(c, nil)
-		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-		lost := false
-		r.until("the RTR's segment lost", func() bool {
-			if !lost && c.qp.State() == RTS {
-				lost = true
-				c.post(c.sendQuietly(0, 50))
-				c.post(c.sendQuietly(50, 60))
-			}
-			return lost
-		})
-		got := s.await(2)
-		require.Equal(t, []Completion{
-			{ID: 1, QP: s.qp.Number(), Op: OpRecv, Len: 50}, {ID: 2, QP: s.qp.Number(), Op: OpRecv, Len: 60},
-		}, got, "%v", kind)
-		require.EqualValues(t, 2, r.stats(s.qp).MessagesRecvd)
-		r.close(s, c)
-	}
 }
 
 // What overtakes an RTR message that may be a Send is held, and not placed before it is known whose

@@ -360,6 +360,10 @@ func TestTerminateBadCRC(t *testing.T) {
 		require.Equal(t, want, s.region.Bytes())
 		s.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed})
 		s.expectMPAError(x.code)
+		all := r.server.CountersOf(r.hosts[0].poller) // after the end, too
+		require.Equal(t, x.code == mpa.ErrCRC, all.CRCErrors == 1)
+		require.EqualValues(t, 1, all.Terminated)
+		require.EqualValues(t, 1, all.ServicesMade)
 	})
 }
 
@@ -409,6 +413,7 @@ func TestPeerTerminates(t *testing.T) {
 			p.expectFIN()
 			p.ends(s)
 			require.True(t, errorAs[*TerminateError](t, s.qp.Err()).Remote)
+			require.EqualValues(t, 1, r.server.CountersOf(r.hosts[0].poller).TerminatesIn)
 			if tc.body != nil {
 				s.expectToldOf(tc.want)
 			}

@@ -172,6 +172,7 @@ var transcribed = map[string]Startup{
 // req: D01-6.1.1-8, D01-6.1.1-9, 5044-4.4-1, 5044-7.1.1-3
 // req: 5044-C.2-5, 5044-C.1-3, 5044-3-2, 5044-C.1-2, 5044-C.2-6, 5044-C.1-5
 // req: D01-6.1-21
+// req: D01-6.1.3.2-2
 func TestTranscripts(t *testing.T) {
 	for _, tc := range transcripts {
 		t.Run(tc.name, func(t *testing.T) {

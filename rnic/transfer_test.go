@@ -118,77 +118,35 @@ func TestRegionWithBase(t *testing.T) {
 // req: 5040-5.5-9, DDP-7.3-2, DDP-7.3-7, 5040-5.3-3
 func TestManyOutstanding(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		const messages, depth = 2000, 64
+		const rounds, depth, room = 30, 64, 1000
 		opt := qpOpts(QPOptions{SendDepth: depth, RecvDepth: depth})
 		s, c := r.connect(opt, opt)
 		rng := rand.New(rand.NewPCG(4, 4))
-		type post struct {
-			wr   WorkRequest
-			send bool
-		}
-		var signaled []uint64
-		var sent [][]byte
-		queue := make([]post, messages)
-		for i := range queue {
-			n := rng.IntN(3000) // Sends: up to a tenth of a receive buffer's slot
-			p := post{send: rng.IntN(3) == 0}
-			p.wr = c.write(s, uint64(i), rng.IntN(regionBytes-n), n)
-			p.wr.Signaled = rng.IntN(2) == 0
-			if p.send {
-				p.wr.Local.Length = uint32(rng.IntN(1000))
-				off := int(p.wr.Local.Offset)
-				sent = append(sent, c.source.Bytes()[off:off+int(p.wr.Local.Length)])
-			}
-			if p.wr.Signaled {
-				signaled = append(signaled, uint64(i))
-			}
-			queue[i] = p
-		}
-		buffers, sends, received, completed := 0, 0, 0, []uint64{}
-		postRecv := func() {
-			s.postRecv(s.recvAt(0, buffers%depth*1000, 1000))
-			buffers++
-		}
-		for range depth {
-			postRecv()
-		}
-		r.until("all messages", func() bool {
-			for len(queue) > 0 {
-				op := OpWrite
-				if queue[0].send {
-					if sends == buffers {
-						break
-					}
-					op = OpSend
+		for round := range rounds {
+			var completed, received []Completion
+			var sent [][]byte
+			for i := range uint64(depth) {
+				off, n := rng.IntN(regionBytes-3000), rng.IntN(3000)
+				wr := c.write(s, i, off, n)
+				if rng.IntN(3) == 0 {
+					n %= room
+					wr, sent = c.send(i, off, n), append(sent, c.source.Bytes()[off:off+n])
+					at := len(received)
+					s.postRecv(s.recvAt(uint64(at), at*room, room))
+					received = append(received, Completion{ID: uint64(at), Op: OpRecv, Len: uint32(n)})
 				}
-				if _, err := c.qp.PostSend(as(op, queue[0].wr)); err != nil {
-					require.ErrorIs(t, err, ErrSendQueueFull)
-					break
+				wr.Signaled = i == depth-1 || rng.IntN(2) == 0 // the last tells that there is room
+				if c.post(wr); wr.Signaled {
+					completed = append(completed, Completion{ID: i, Op: wr.Op, Len: uint32(n)})
 				}
-				if queue[0].send {
-					sends++
-				}
-				queue = queue[1:]
 			}
-			c.poll()
-			for _, cm := range c.done {
-				require.Equal(t, Success, cm.Status, "%v", c.qp.Err())
-				completed = append(completed, cm.ID)
+			c.expectCompletions(completed...)
+			s.expectCompletions(received...)
+			for i, octets := range sent {
+				require.True(t, bytes.Equal(octets, s.inbox.Bytes()[i*room:][:len(octets)]),
+					"message %d of round %d", i, round)
 			}
-			c.done = c.done[:0]
-			s.poll()
-			for _, cm := range s.done {
-				require.Equal(t, Success, cm.Status, "%v", s.qp.Err())
-				off := received % depth * 1000
-				require.True(t, bytes.Equal(sent[received], s.inbox.Bytes()[off:off+int(cm.Len)]),
-					"message %d", received)
-				received++
-				postRecv()
-			}
-			s.done = s.done[:0]
-			return received == len(sent) && len(completed) == len(signaled)
-		})
-		require.Equal(t, signaled, completed)
+		}
 		r.close(s, c)
 		require.Zero(t, c.cq.promised(), "promised entries of the client's queue")
 	})
