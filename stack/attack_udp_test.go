@@ -16,6 +16,8 @@ type answering struct {
 	received, out uint64
 }
 
+func (*answering) Unreachable(*Datagram) {}
+
 func (a *answering) Datagram(d *Datagram) {
 	a.received++
 	a.octets = max(a.octets, len(d.Octets))

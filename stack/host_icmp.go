@@ -7,12 +7,18 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// icmpError acts on an error about a segment of ours that is still unacknowledged (RFC 5927 section
-// 4.1: the quoted sequence number proves the router saw it). Hard errors end only a connection that
-// is being opened (section 5.2), a path MTU lowers the EMSS of any, the rest is advice.
+// icmpError acts on an error about a datagram of ours, or about a segment that is still
+// unacknowledged (RFC 5927 section 4.1: the quoted sequence number proves the router saw it). Hard
+// errors end only a connection that is being opened (section 5.2), a path MTU lowers the EMSS of
+// any, the rest is advice.
 func (p *Poller) icmpError(e *inet.ICMPError) {
-	if e.Proto != inet.ProtoTCP || !p.host.IsLocal(&e.Src) || len(e.Quoted) < 8 {
+	if e.Proto != inet.ProtoTCP && e.Proto != inet.ProtoUDP || !p.host.IsLocal(&e.Src) ||
+		len(e.Quoted) < 8 {
 		p.n.ICMPIgnored++
+		return
+	}
+	if e.Proto == inet.ProtoUDP {
+		p.datagramError(e)
 		return
 	}
 	id := tcp.ID{
@@ -41,6 +47,18 @@ func (p *Poller) icmpError(e *inet.ICMPError) {
 			p.advise(c, whatIs(e))
 		}
 	}
+}
+
+// datagramError acts on an ICMP error about a datagram of ours.
+func (p *Poller) datagramError(e *inet.ICMPError) {
+	d := Datagram{Local: e.Src, Remote: e.Dst, LocalPort: binary.BigEndian.Uint16(e.Quoted),
+		RemotePort: binary.BigEndian.Uint16(e.Quoted[2:])}
+	to := p.rx.udpPorts[d.LocalPort]
+	if to == nil || !hard(e) {
+		p.n.ICMPIgnored++
+		return
+	}
+	to.Unreachable(&d)
 }
 
 // hard says whether e is a hard error (RFC 9293 section 3.9.2.2; RFC 5461 section 2 for IPv6).

@@ -18,6 +18,9 @@ type Datagram struct {
 // DatagramReceiver receives at a port of UDP. Poller goroutine. It must not block; it may send.
 type DatagramReceiver interface {
 	Datagram(d *Datagram)
+	// Unreachable tells that nobody has the port, as an ICMP error says, of a datagram that was sent
+	// from this one. Anybody on the way may forge it. d has no Octets.
+	Unreachable(d *Datagram)
 }
 
 // ListenUDP has to receive what comes to a port of UDP at any address of ours. Poller goroutine.

@@ -13,9 +13,12 @@ import (
 
 // mailbox keeps what comes to a port of UDP.
 type mailbox struct {
+	lost []Datagram
 	got  []Datagram
 	data [][]byte
 }
+
+func (m *mailbox) Unreachable(d *Datagram) { m.lost = append(m.lost, *d) }
 
 func (m *mailbox) Datagram(d *Datagram) {
 	m.got, m.data = append(m.got, *d), append(m.data, bytes.Clone(d.Octets))
@@ -66,10 +69,16 @@ func TestUDP(t *testing.T) {
 		l.a.nic.onSend = nil
 
 		errors := l.b.host.Counters().ErrorsSent
+		var from mailbox
+		require.NoError(t, l.a.ListenUDP(7, &from))
 		d.RemotePort = 10
 		send = func() { require.Equal(t, SentOut, l.a.SendUDP(&d, nil)) }
 		l.until("an ICMP error", func() bool { return l.b.host.Counters().ErrorsSent == errors+1 })
 		require.Len(t, m.got, 1)
+		l.until("it is known", func() bool { return len(from.lost) == 1 })
+		d.TOS = 0
+		require.Equal(t, d, from.lost[0])
+		l.a.CloseUDP(7)
 	}
 	l.b.CloseUDP(9)
 	require.NoError(t, l.b.ListenUDP(9, &m))
@@ -238,6 +247,8 @@ type echo struct {
 	p   *Poller
 	got chan Datagram
 }
+
+func (*echo) Unreachable(*Datagram) {}
 
 func (e *echo) Datagram(d *Datagram) {
 	e.p.SendUDP(d, [][]byte{d.Octets})

@@ -5,6 +5,7 @@
 #include "walk.h"
 
 #include <arpa/inet.h>
+#include <poll.h>
 #include <sched.h>
 
 static struct ibv_context *context;
@@ -296,6 +297,14 @@ static struct rdma_cm_id *resolved(struct rdma_event_channel *events, struct soc
 	return id;
 }
 
+/* There is an event, which stays. */
+static bool wait_for(struct rdma_event_channel *events)
+{
+	struct pollfd p = { .fd = events->fd, .events = POLLIN };
+
+	return poll(&p, 1, -1) == 1;
+}
+
 static void make_qp(struct rdma_cm_id *id)
 {
 	struct ibv_qp_init_attr init = { .qp_type = id->qp_type, .send_cq = cq, .recv_cq = cq,
@@ -305,15 +314,14 @@ static void make_qp(struct rdma_cm_id *id)
 }
 
 /* The connection manager says where datagrams go, whether they are wanted, and what is said with
- * that; one that listens for the other kind, or nobody, is a clear answer. */
-static void services(void)
+ * that; that there is nobody is a clear answer. Ports are not those of connections. */
+static void services(struct sockaddr_in at, bool sockets)
 {
-	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	struct rdma_conn_param hello = { .private_data = "hello", .private_data_len = 5 };
 	struct rdma_conn_param welcome = { .private_data = "welcome", .private_data_len = 7 };
 	struct ibv_qp_init_attr init;
 	struct rdma_event_channel *events = rdma_create_event_channel();
-	struct rdma_cm_id *listener, *client, *server;
+	struct rdma_cm_id *listener, *other, *client, *server;
 	struct rdma_cm_event *e;
 	struct ibv_qp_attr attr;
 	struct ibv_ah *ah;
@@ -322,6 +330,11 @@ static void services(void)
 	CHECK(listener->qp_type == IBV_QPT_UD);
 	CHECK(!rdma_bind_addr(listener, (struct sockaddr *)&at) && !rdma_listen(listener, 4));
 	at.sin_port = rdma_get_src_port(listener);
+	CHECK(!rdma_create_id(events, &client, NULL, RDMA_PS_UDP));
+	FAILS(rdma_bind_addr(client, (struct sockaddr *)&at), EADDRINUSE);
+	CHECK(!rdma_destroy_id(client));
+	CHECK(!rdma_create_id(events, &other, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_bind_addr(other, (struct sockaddr *)&at) && !rdma_listen(other, 4));
 
 	/* accepted */
 	client = resolved(events, &at, RDMA_PS_UDP);
@@ -367,25 +380,41 @@ static void services(void)
 		CHECK(!rdma_ack_cm_event(e) && !rdma_destroy_id(client));
 	}
 
-	/* a connection, where datagrams are expected: its program is not told */
-	client = resolved(events, &at, RDMA_PS_TCP);
-	make_qp(client);
-	CHECK(!rdma_connect(client, &hello));
-	CHECK(!rdma_ack_cm_event(next(events, RDMA_CM_EVENT_REJECTED)));
-	rdma_destroy_qp(client);
-	CHECK(!rdma_destroy_id(client) && !rdma_destroy_id(listener));
+	/* a connection to the same port is another's; our own TCP does not connect to itself */
+	if (sockets) {
+		client = resolved(events, &at, RDMA_PS_TCP);
+		make_qp(client);
+		CHECK(!rdma_connect(client, &hello));
+		e = next(events, RDMA_CM_EVENT_CONNECT_REQUEST);
+		server = e->id;
+		CHECK(e->listen_id == other && server->ps == RDMA_PS_TCP);
+		CHECK(!rdma_ack_cm_event(e) && !rdma_reject(server, NULL, 0));
+		CHECK(!rdma_ack_cm_event(next(events, RDMA_CM_EVENT_REJECTED)));
+		rdma_destroy_qp(client);
+		CHECK(!rdma_destroy_id(client) && !rdma_destroy_id(server));
+	}
 
-	/* nobody, and one that expects connections */
+	/* told, and not taken, when the listener goes */
+	client = resolved(events, &at, RDMA_PS_UDP);
+	CHECK(!rdma_connect(client, &hello));
+	CHECK(wait_for(events));
+	CHECK(!rdma_destroy_id(listener));
+	e = next(events, RDMA_CM_EVENT_UNREACHABLE);
+	CHECK(e->id == client && e->status == 2);
+	CHECK(!rdma_ack_cm_event(e) && !rdma_destroy_id(client));
+
+	/* nobody, and one that expects connections; then one that is bound and does not listen */
 	for (int how = 0; how < 2; how++) {
-		CHECK(!how || (!rdma_create_id(events, &listener, NULL, RDMA_PS_TCP) &&
-			       !rdma_bind_addr(listener, (struct sockaddr *)&at) &&
-			       !rdma_listen(listener, 4)));
+		if (how)
+			CHECK(!rdma_create_id(events, &listener, NULL, RDMA_PS_UDP) &&
+			      !rdma_bind_addr(listener, (struct sockaddr *)&at));
 		client = resolved(events, &at, RDMA_PS_UDP);
 		CHECK(!rdma_connect(client, &hello));
 		e = next(events, RDMA_CM_EVENT_UNREACHABLE);
 		CHECK(e->status == 1);
 		CHECK(!rdma_ack_cm_event(e) && !rdma_destroy_id(client));
 	}
+	CHECK(!rdma_destroy_id(other));
 	CHECK(!rdma_destroy_id(listener) && !ibv_destroy_cq(cq));
 	rdma_destroy_event_channel(events);
 }
@@ -396,6 +425,8 @@ int main(int argc, char **argv)
 	struct ibv_device **list = ibv_get_device_list(&n);
 	struct ibv_ah_attr attr = { .port_num = 1, .is_global = 1, .grh = { .hop_limit = 64 } };
 
+	struct sockaddr_in at = { .sin_family = AF_INET };
+
 	(void)argv; /* one is there over the kernel's sockets */
 	CHECK(n == 1 && (context = ibv_open_device(list[0])) && (pd = ibv_alloc_pd(context)) &&
 	      (cq = ibv_create_cq(context, 64, NULL, NULL, 0)));
@@ -403,14 +434,14 @@ int main(int argc, char **argv)
 	CHECK(mr = ibv_reg_mr(pd, memory, MEMORY, IBV_ACCESS_LOCAL_WRITE));
 	CHECK(!ibv_query_gid(context, 1, 0, &attr.grh.dgid));
 	CHECK(self = ibv_create_ah(pd, &attr));
+	memcpy(&at.sin_addr, &attr.grh.dgid.raw[12], 4);
 	shares();
 	at_once();
 	groups();
 	CHECK(!ibv_destroy_ah(self) && !ibv_dereg_mr(mr) && !ibv_destroy_cq(cq) && !ibv_dealloc_pd(pd) &&
 	      !ibv_close_device(context));
 	ibv_free_device_list(list);
-	if (argc > 1) /* our own TCP does not connect to itself */
-		services();
+	services(at, argc > 1);
 	puts("all well");
 	return 0;
 }

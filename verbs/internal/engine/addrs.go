@@ -66,11 +66,11 @@ func (e *Engine) bind(id *cmID, c *call) error {
 
 // rebind changes the options of an id that is bound and does not listen. It is locked.
 func (e *Engine) rebind(id *cmID, opt rnic.BindOptions) error {
-	if id.binding == nil || id.listening != nil {
+	if !id.bindsPort() || id.listening != nil {
 		return syscall.EINVAL
 	}
 	if opt.Shared && !id.bound.Shared {
-		if err := id.binding.SetShared(); err != nil {
+		if err := id.share(); err != nil {
 			return err
 		}
 		id.bound.Shared = true
@@ -90,23 +90,43 @@ func (e *Engine) rebind(id *cmID, opt rnic.BindOptions) error {
 	return err
 }
 
+// bindsPort says whether it has a port. id is locked.
+func (id *cmID) bindsPort() bool { return id.binding != nil || id.service != nil }
+
+// share lets others have the port, too. id is locked.
+func (id *cmID) share() error {
+	switch {
+	case id.service == nil:
+		return id.binding.SetShared()
+	case !id.service.usable():
+		return nil
+	}
+	return id.service.carrier.share()
+}
+
 // unbind gives the address and port back. id is locked.
 func (id *cmID) unbind() {
-	if id.door != nil { // one that was parked
+	switch {
+	case id.service != nil:
+		id.service.close()
+	case id.door != nil: // one that was parked
 		id.door.reject()
-	} else {
+	default:
 		id.binding.Close()
 	}
-	id.door, id.binding = nil, nil
+	id.door, id.binding, id.service = nil, nil, nil
 }
 
 // take is bind for an id that is locked.
 func (e *Engine) take(id *cmID, at netip.AddrPort, opt rnic.BindOptions) (err error) {
-	if id.binding != nil {
+	if id.bindsPort() {
 		return syscall.EINVAL
 	}
 	id.bound = opt
 	opt.V6Only = opt.V6Only && at.Addr().Is6()
+	if id.datagrams {
+		return e.openService(id, at, opt)
+	}
 	if id.door = e.parked.take(parkedAt(at, opt.V6Only)); id.door != nil {
 		id.binding, id.local, id.parked = id.door.binding, at, parkedAt(at, opt.V6Only)
 		return nil
@@ -152,7 +172,7 @@ func (e *Engine) locate(id *cmID, src, dst netip.AddrPort, shared bool) error {
 	if id.remote.IsValid() || id.listening != nil || id.over {
 		return syscall.EINVAL
 	}
-	if id.binding != nil {
+	if id.bindsPort() {
 		src = id.local
 	}
 	if src.IsValid() && src.Addr().Is4() != dst.Addr().Is4() {
@@ -171,7 +191,7 @@ func (e *Engine) locate(id *cmID, src, dst netip.AddrPort, shared bool) error {
 		src, shared = id.local, id.bound.Shared
 		id.unbind()
 	}
-	if id.binding == nil {
+	if !id.bindsPort() {
 		if !src.IsValid() {
 			src = netip.AddrPortFrom(local, 0)
 		}
@@ -180,6 +200,6 @@ func (e *Engine) locate(id *cmID, src, dst netip.AddrPort, shared bool) error {
 		}
 	}
 	id.remote = dst
-	id.local = e.zoned(netip.AddrPortFrom(local, id.binding.Addr().Port()), dst.Addr())
+	id.local = e.zoned(netip.AddrPortFrom(local, id.local.Port()), dst.Addr())
 	return nil
 }

@@ -41,6 +41,8 @@ type cmID struct {
 	door      *doorway      // of a listener; of bind, where one was parked
 	listening chan struct{} // of a listener: closed when it does no more
 	request   *rnic.ConnRequest
+	service   *servicePort     // instead of binding, of RDMA_PS_UDP
+	question  *question        // instead of request
 	told      map[uint64]*cmID // of a listener: requests that the program has not taken
 	room      chan struct{}    // one in it for each of these
 	from      *cmID            // of a request: the listener
@@ -92,13 +94,13 @@ func (e *Engine) manage(c *call) error {
 		return e.connect(id, c)
 	case ring.CMAccept:
 		if id.datagrams {
-			return e.tellNumber(id, service{number: uint32(c.arg[1]), qkey: uint32(c.arg[2]),
+			return id.tellNumber(service{number: uint32(c.arg[1]), qkey: uint32(c.arg[2]),
 				private: c.data})
 		}
 		return e.accept(id, c)
 	case ring.CMReject:
 		if id.datagrams {
-			return e.tellNumber(id, service{status: serviceRejected, private: c.data})
+			return id.tellNumber(service{status: serviceRejected, private: c.data})
 		}
 		return id.reject(c)
 	case ring.CMJoin:
@@ -189,7 +191,10 @@ func (e *Engine) destroyID(id *cmID) {
 	if listening != nil {
 		<-listening
 	}
-	if id.door != nil {
+	if id.service != nil {
+		id.rejectTold(&e.objects)
+		id.service.close()
+	} else if id.door != nil {
 		id.door.giveBack(&e.objects, id)
 		e.parked.park(id.parked, id.door)
 	} else if id.binding != nil {
@@ -197,12 +202,9 @@ func (e *Engine) destroyID(id *cmID) {
 	}
 	if request != nil {
 		ctx, cancel := awake.Timeout(context.Background(), rejectWait, nil)
-		var private []byte
-		if id.datagrams {
-			private = (&service{status: serviceRejected}).put()
-		}
-		_ = request.Reject(ctx, private) // it will get no other answer
+		_ = request.Reject(ctx, nil) // it will get no other answer
 		cancel()
 		id.end()
 	}
+	_ = id.tellNumber(service{status: serviceRejected}) // or there is no question
 }

@@ -27,10 +27,13 @@ const readDepthMax = 128
 func (e *Engine) listen(id *cmID, backlog int) error {
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	if id.listening != nil || id.over || id.qp != nil || id.binding == nil || id.remote.IsValid() {
+	if id.listening != nil || id.over || id.qp != nil || !id.bindsPort() || id.remote.IsValid() {
 		return syscall.EINVAL
 	}
-	if id.door == nil {
+	if id.datagrams && !id.service.usable() {
+		return syscall.EADDRINUSE
+	}
+	if !id.datagrams && id.door == nil {
 		if err := e.openDoor(id, backlog); err != nil {
 			return err
 		}
@@ -41,7 +44,12 @@ func (e *Engine) listen(id *cmID, backlog int) error {
 	id.told = map[uint64]*cmID{}
 	id.room = make(chan struct{}, backlogOf(backlog))
 	e.tellLog("listening at %v", id.local)
-	go e.serveListener(ctx, id)
+	if id.datagrams {
+		id.service.listen()
+		go e.serveService(ctx, id)
+	} else {
+		go e.serveListener(ctx, id)
+	}
 	return nil
 }
 
@@ -88,13 +96,7 @@ func (e *Engine) serveListener(ctx context.Context, listener *cmID) {
 		if err != nil {
 			return
 		}
-		private, ok := e.asksFor(listener, r)
-		if !ok {
-			<-listener.room
-			continue
-		}
-		id := &cmID{request: r, from: listener, ended: make(chan struct{}),
-			datagrams: listener.datagrams}
+		id := &cmID{request: r, from: listener, ended: make(chan struct{})}
 		id.local, id.remote = e.zoned(r.Local(), near), e.zoned(r.Remote(), near)
 		id.end = sync.OnceFunc(func() { close(id.ended) })
 		d.came(id.ended)
@@ -104,7 +106,7 @@ func (e *Engine) serveListener(ctx context.Context, listener *cmID) {
 			ird, ord = readDepthMax, readDepthMax
 		}
 		ev.ResponderResources, ev.InitiatorDepth = depth(ord), depth(ird)
-		ev.PrivateSize = uint16(copy(ev.Private[:], private))
+		ev.PrivateSize = uint16(copy(ev.Private[:], r.PrivateData()))
 		listener.tellOf(ev, id)
 	}
 }

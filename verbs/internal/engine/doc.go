@@ -44,6 +44,10 @@
 //	portwatch.go events of the port, and of its addresses
 //	cm.go       connections: ids
 //	addrs.go    connections: addresses
+//	service.go  ids of RDMA_PS_UDP
+//	serviceport.go asking, and being asked, by datagrams
+//	servicesocket.go over the kernel's socket
+//	servicestack.go over our own stack
 //	dials.go    connections: the order in which they begin
 //	cmconn.go   connections: listen, connect, accept, and their end
 //	parking.go  listeners between two rdma_listen

@@ -56,7 +56,7 @@ type Engine struct {
 	slotting sync.Mutex // of slot and udPort
 	slot     *slot      // nil: no queue pair has had a number
 	refusals refusals
-	asking   asking
+	services serviceStacks  // over our own stack
 	secret   []byte         // Host.Secret
 	allowed  []netip.Prefix // Host.Allow
 	poller   *stack.Poller  // Host.Poller

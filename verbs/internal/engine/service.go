@@ -4,60 +4,72 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"sync"
+	"net/netip"
 	"syscall"
 
 	"github.com/rnicd/rnicd/internal/awake"
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
 
 // Ids of RDMA_PS_UDP make no connection. What InfiniBand does with service id resolution (IBTA,
-// section 12.11) is done by start-up of a connection that is never made: an MPA Request asks, and a
-// Reply that rejects it has the number and the Q_Key (docs/adr/0048-datagrams.md). So listeners are
-// those of connections, with their bounds. The private data of both is, in network order:
+// section 12.11) is done by datagrams between their ports (docs/adr/0048-datagrams.md), of 40
+// octets and the program's private data, in network order:
 //
-//	0  magic            4
-//	4  version          1
-//	5  0, or an answer's status: enum ib_cm_sidr_status
-//	6  0                2
-//	8  number           4
-//	12 Q_Key            4
-//	16 the program's private data
+//	 0  magic            4
+//	 4  version          1
+//	 5  kind             1   serviceAsk, serviceProve, serviceAnswer
+//	 6  status           1   of an answer: enum ib_cm_sidr_status
+//	 7  0                1
+//	 8  transaction      8   drawn by who asks
+//	16  cookie          16   of serviceProve, and of an ask that has been told to bring it
+//	32  number           4
+//	36  Q_Key            4
+//	40  the program's private data
 type service struct {
-	status       uint8
+	kind, status uint8
+	transaction  uint64
+	cookie       [16]byte
 	number, qkey uint32
 	private      []byte
 }
 
 const (
 	serviceMagic   = 0x726e7371
-	serviceVersion = 1
-	serviceLen     = 16
+	serviceVersion = 2
+	serviceLen     = 40
+	serviceMax     = serviceLen + ring.PrivateMax
+
+	serviceAsk    = 0
+	serviceProve  = 1 // ask again, with this cookie: so you are where you say
+	serviceAnswer = 2
 
 	serviceFound       = 0
-	serviceUnsupported = 1 // nobody listens there, or not for this
+	serviceUnsupported = 1 // nobody listens there
 	serviceRejected    = 2
 )
 
 func (s *service) put() []byte {
 	b := make([]byte, serviceLen, serviceLen+len(s.private))
 	binary.BigEndian.PutUint32(b, serviceMagic)
-	b[4], b[5] = serviceVersion, s.status
-	binary.BigEndian.PutUint32(b[8:], s.number)
-	binary.BigEndian.PutUint32(b[12:], s.qkey)
+	b[4], b[5], b[6] = serviceVersion, s.kind, s.status
+	binary.BigEndian.PutUint64(b[8:], s.transaction)
+	copy(b[16:], s.cookie[:])
+	binary.BigEndian.PutUint32(b[32:], s.number)
+	binary.BigEndian.PutUint32(b[36:], s.qkey)
 	return append(b, s.private...)
 }
 
-// parseService says whether b is private data of this form.
+// parseService says whether b is of this form.
 func parseService(b []byte) (s service, ok bool) {
-	if len(b) < serviceLen || binary.BigEndian.Uint32(b) != serviceMagic || b[4] != serviceVersion ||
-		b[6]|b[7] != 0 {
+	if len(b) < serviceLen || len(b) > serviceMax || binary.BigEndian.Uint32(b) != serviceMagic ||
+		b[4] != serviceVersion || b[5] > serviceAnswer || b[5] != serviceAnswer && b[6] != 0 ||
+		b[7] != 0 {
 		return s, false
 	}
-	s = service{status: b[5], number: binary.BigEndian.Uint32(b[8:]),
-		qkey: binary.BigEndian.Uint32(b[12:]), private: b[serviceLen:]}
+	s = service{kind: b[5], status: b[6], transaction: binary.BigEndian.Uint64(b[8:]),
+		cookie: [16]byte(b[16:]), number: binary.BigEndian.Uint32(b[32:]),
+		qkey: binary.BigEndian.Uint32(b[36:]), private: b[serviceLen:]}
 	return s, s.number>>24 == 0
 }
 
@@ -65,117 +77,97 @@ func parseService(b []byte) (s service, ok bool) {
 func (e *Engine) find(id *cmID, c *call) error {
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	if id.binding == nil || !id.remote.IsValid() || id.listening != nil || id.over || id.asks {
+	if id.service == nil || !id.remote.IsValid() || id.listening != nil || id.over || id.asks {
 		return syscall.EINVAL
+	}
+	if !id.service.usable() {
+		return syscall.EADDRINUSE
 	}
 	id.asks = true
 	ctx, cancel := awake.Timeout(context.Background(), connectWait, nil)
 	id.stop = cancel
-	s := service{number: uint32(c.arg[1]), private: c.data}
-	addr := id.remote.String()
-	param := rnic.ConnParam{PrivateData: s.put(), PeerToPeer: true, NoCRC: e.noCRC,
-		LocalAddr: id.local, Binding: id.binding}
+	s := service{number: uint32(c.arg[1]), private: append([]byte(nil), c.data...)}
+	p, local, remote := id.service, id.local, id.remote
 	go func() {
 		defer cancel()
-		s, err := e.ask(ctx, addr, param)
+		s, err := p.ask(ctx, local, remote, s)
 		ev := &ring.CMEvent{Type: cmUnreachable, Number: s.number, QKey: s.qkey,
 			Status: int32(s.status)}
 		ev.PrivateSize = uint16(copy(ev.Private[:], s.private))
 		switch {
 		case err != nil:
-			e.tellLog("asking %v for a queue pair: %v", addr, err)
-			if ev.Status = -int32(syscall.ETIMEDOUT); refusesService(err) {
+			e.tellLog("asking %v for a queue pair: %v", remote, err)
+			if ev.Status = -int32(syscall.ETIMEDOUT); errors.Is(err, errNoService) {
 				ev.Status = serviceUnsupported
 			}
 		case s.status == serviceFound:
 			ev.Type = cmEstablished
-			e.tellLog("datagrams for %v go to queue pair 0x%06x", addr, s.number)
+			e.tellLog("datagrams for %v go to queue pair 0x%06x", remote, s.number)
 		}
 		id.tell(ev)
 	}()
 	return nil
 }
 
-// errNoService is what a listener for connections makes of it, or one of another kind.
-var errNoService = errors.New("there is no listener for datagrams")
-
-func refusesService(err error) bool {
-	return errors.Is(err, errNoService) || errors.Is(err, stack.ErrRefused) ||
-		errors.Is(err, stack.ErrReset)
-}
-
-// asking is what all queue pairs that ask have in common. They complete nothing.
-type asking struct {
-	once sync.Once
-	pd   *rnic.ProtectionDomain
-	cq   *rnic.CompletionQueue
-}
-
-// ask makes a queue pair that is rejected.
-func (e *Engine) ask(ctx context.Context, addr string,
-	param rnic.ConnParam) (s service, err error) {
-	e.asking.once.Do(func() {
-		e.asking.pd = e.adapter.AllocPD()
-		e.asking.cq = e.adapter.CreateCQSink(func(rnic.Completion) {})
-	})
-	q, err := e.adapter.CreateQP(rnic.QPOptions{PD: e.asking.pd, SendCQ: e.asking.cq,
-		RecvCQ: e.asking.cq, SendDepth: 1, RecvDepth: 1})
-	if err != nil {
-		return s, err
-	}
-	if err = q.StartConnect(ctx, addr, param); err == nil {
-		err = q.StartupOver(ctx)
-	}
-	q.Abort()
-	<-q.Done()
-	var no *rnic.RejectedError
-	switch {
-	case err == nil:
-		return s, errNoService // it has accepted a connection
-	case errors.As(err, &no):
-		if s, ok := parseService(no.PrivateData); ok {
-			return s, nil
+// serveService makes an id of each question, and tells of it, until ctx ends.
+func (e *Engine) serveService(ctx context.Context, listener *cmID) {
+	defer close(listener.listening)
+	p := listener.service
+	defer p.unlisten()
+	near := listener.local.Addr()
+	for {
+		select {
+		case listener.room <- struct{}{}: // a program that takes none is not told of more
+		case <-ctx.Done():
+			return
 		}
-		return s, errNoService
-	}
-	return s, err
-}
-
-// asksFor says whether the request is one that the listener is for, and takes the program's private
-// data out of it. Another one is rejected.
-func (e *Engine) asksFor(listener *cmID, r *rnic.ConnRequest) (private []byte, ok bool) {
-	private = r.PrivateData()
-	s, is := parseService(private)
-	switch {
-	case is == listener.datagrams && is:
-		return s.private, true
-	case is == listener.datagrams:
-		return private, true
-	}
-	no := service{status: serviceUnsupported}
-	go e.answer(r, no.put(), func() {})
-	return nil, false
-}
-
-// answer rejects a request with private data, and calls over.
-func (e *Engine) answer(r *rnic.ConnRequest, private []byte, over func()) {
-	defer over()
-	ctx, cancel := awake.Timeout(context.Background(), rejectWait, nil)
-	defer cancel()
-	if err := r.Reject(ctx, private); err != nil {
-		e.tellLog("answering %v: %v", r.Remote(), err)
+		var q *question
+		select {
+		case q = <-p.asked:
+		case <-ctx.Done():
+			return
+		}
+		id := &cmID{question: q, from: listener, datagrams: true, end: func() {}}
+		id.local, id.remote = e.zoned(q.local, near), e.zoned(q.from, near)
+		ev := &ring.CMEvent{Type: cmConnectRequest, Request: e.objects.add(id),
+			ResponderResources: readDepthMax, InitiatorDepth: readDepthMax}
+		ev.PrivateSize = uint16(copy(ev.Private[:], q.private))
+		listener.tellOf(ev, id)
 	}
 }
 
-// tellNumber answers a request with a number and a Q_Key, or a status. It does not wait.
-func (e *Engine) tellNumber(id *cmID, s service) error {
+// rejectTold answers what the program of a listener was told of and has not taken. The listener
+// does nothing any more.
+func (id *cmID) rejectTold(objects *handles) {
 	id.mu.Lock()
-	r := id.request
-	id.request = nil
+	told := id.told
+	id.told = nil
 	id.mu.Unlock()
-	if r == nil {
+	for handle, r := range told {
+		_ = objects.drop(handle) // it is there: the program has not been given the handle
+		_ = r.tellNumber(service{status: serviceRejected})
+	}
+}
+
+// tellNumber answers a question with a number and a Q_Key, or a status.
+func (id *cmID) tellNumber(s service) error {
+	id.mu.Lock()
+	q := id.question
+	id.question = nil
+	id.mu.Unlock()
+	if q == nil {
 		return syscall.EINVAL
 	}
-	go e.answer(r, s.put(), id.end)
+	s.private = append([]byte(nil), s.private...)
+	q.answer(s)
+	return nil
+}
+
+// openService takes a port of RDMA_PS_UDP for an id that is locked.
+func (e *Engine) openService(id *cmID, at netip.AddrPort, opt rnic.BindOptions) (err error) {
+	if id.service, err = e.newServicePort(at, opt); err != nil {
+		return err
+	}
+	id.local = e.zoned(id.service.at, at.Addr())
 	return nil
 }

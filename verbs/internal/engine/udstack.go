@@ -108,6 +108,9 @@ func (s *udStack) settle() {
 	}
 }
 
+// Unreachable implements stack.DatagramReceiver: what is not received is lost.
+func (*udStack) Unreachable(*stack.Datagram) {}
+
 // Datagram implements stack.DatagramReceiver.
 func (s *udStack) Datagram(d *stack.Datagram) {
 	s.port.receive(&udIn{octets: d.Octets, source: gid(d.Remote), destination: gid(d.Local),
