@@ -16,6 +16,9 @@ const (
 	QNReliability = 4
 )
 
+// TriesForEver in Reliability.Tries has the sender send again as often as it takes.
+const TriesForEver = 8
+
 // ReliabilityLen is the length of the message.
 const ReliabilityLen = 16
 
@@ -34,6 +37,9 @@ const (
 type Reliability struct {
 	Kind  ReliabilityKind
 	Timer uint8 // NotReady: a code of RNRTime
+	// NotReady: how often the sender may send the message again, and 1: TriesForEver at most. 0: the
+	// sender decides.
+	Tries uint8
 	// messages of the stream, modulo 2^32: Sends, Writes, Immediate Data, Read and Atomic Requests
 	Count uint32
 	// NotReady: the next MSN of queues 0 and 1
@@ -43,7 +49,7 @@ type Reliability struct {
 // Put encodes into the first ReliabilityLen octets of b, which must be there.
 func (r *Reliability) Put(b []byte) {
 	p := (*[ReliabilityLen]byte)(b)
-	p[0], p[1], p[2], p[3] = uint8(r.Kind), r.Timer, 0, 0
+	p[0], p[1], p[2], p[3] = uint8(r.Kind), r.Timer, r.Tries, 0
 	binary.BigEndian.PutUint32(p[4:8], r.Count)
 	binary.BigEndian.PutUint32(p[8:12], r.SendMSN)
 	binary.BigEndian.PutUint32(p[12:16], r.ReadMSN)
@@ -57,15 +63,15 @@ func ParseReliability(b []byte) (r Reliability, ok bool) {
 	}
 	p := (*[ReliabilityLen]byte)(b)
 	r = Reliability{
-		Kind: ReliabilityKind(p[0]), Timer: p[1], Count: binary.BigEndian.Uint32(p[4:8]),
+		Kind: ReliabilityKind(p[0]), Timer: p[1], Tries: p[2], Count: binary.BigEndian.Uint32(p[4:8]),
 		SendMSN: binary.BigEndian.Uint32(p[8:12]), ReadMSN: binary.BigEndian.Uint32(p[12:16]),
 	}
-	ok = p[2]|p[3] == 0
+	ok = p[3] == 0
 	switch r.Kind {
 	case Acknowledge, Resume:
-		ok = ok && r.Timer == 0 && r.SendMSN == 0 && r.ReadMSN == 0
+		ok = ok && r.Timer == 0 && r.Tries == 0 && r.SendMSN == 0 && r.ReadMSN == 0
 	case NotReady:
-		ok = ok && int(r.Timer) < len(rnrTimes)
+		ok = ok && int(r.Timer) < len(rnrTimes) && r.Tries <= TriesForEver
 	default:
 		ok = false
 	}

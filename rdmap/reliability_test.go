@@ -16,8 +16,8 @@ var reliabilityGolden = []struct {
 }{
 	{"acknowledge", Reliability{Kind: Acknowledge, Count: 0x01020304},
 		[ReliabilityLen]byte{1, 0, 0, 0, 1, 2, 3, 4}},
-	{"not ready", Reliability{Kind: NotReady, Timer: 31, Count: 5, SendMSN: 0x0a0b0c0d, ReadMSN: 7},
-		[ReliabilityLen]byte{2, 31, 0, 0, 0, 0, 0, 5, 10, 11, 12, 13, 0, 0, 0, 7}},
+	{"not ready", Reliability{Kind: NotReady, Timer: 31, Tries: 8, Count: 5, SendMSN: 0x0a0b0c0d,
+		ReadMSN: 7}, [ReliabilityLen]byte{2, 31, 8, 0, 0, 0, 0, 5, 10, 11, 12, 13, 0, 0, 0, 7}},
 	{"resume", Reliability{Kind: Resume, Count: 0xffffffff},
 		[ReliabilityLen]byte{3, 0, 0, 0, 255, 255, 255, 255}},
 }
@@ -44,9 +44,9 @@ func TestReliabilityGolden(t *testing.T) {
 // What a kind leaves unused is zero, and there are three kinds and 32 timers.
 func TestReliabilityIsStrict(t *testing.T) {
 	for _, g := range reliabilityGolden {
-		unused := []int{2, 3}
+		unused := []int{3}
 		if g.msg.Kind != NotReady {
-			unused = append(unused, 1, 8, 11, 12, 15)
+			unused = append(unused, 1, 2, 8, 11, 12, 15)
 		}
 		for _, at := range unused {
 			b := g.bytes
@@ -64,6 +64,9 @@ func TestReliabilityIsStrict(t *testing.T) {
 	b := reliabilityGolden[1].bytes
 	b[1] = 32
 	_, ok := ParseReliability(b[:])
+	require.False(t, ok)
+	b[1], b[2] = 31, 9
+	_, ok = ParseReliability(b[:])
 	require.False(t, ok)
 }
 

@@ -157,6 +157,10 @@ type Retry struct {
 	// one being accepted meanwhile. Then it completes with RNRRetryExceeded, which ends the
 	// connection. Below 0: as often as it takes. (rnr_retry, 7 of which is for ever.)
 	Tries int
+	// PeerTries is how often the peer may send a message again for which there is no buffer here,
+	// and 1: 8 is as often as it takes, 0 leaves it to the peer's Tries. (rnr_retry_count of
+	// librdmacm, and 1.)
+	PeerTries uint8
 	// Unanswered is how long the peer may answer no request: accept no message, say not that it is
 	// not ready, send no octets of a Response. Then the oldest completes with RetryExceeded, which
 	// ends the connection. That the peer's TCP takes octets counts only until it has all of the
@@ -168,7 +172,8 @@ type Retry struct {
 // SetRetry sets what applies from now on; at first Wait is 0.64 ms, Tries is below 0 and Unanswered
 // is 0. It has no effect outside of acknowledged mode. Any goroutine, in any state.
 func (q *QueuePair) SetRetry(r Retry) {
-	q.engine.SetRetry(qp.Retry{Wait: r.Wait, Tries: r.Tries, Unanswered: r.Unanswered})
+	q.engine.SetRetry(qp.Retry{Wait: r.Wait, Tries: r.Tries,
+		PeerTries: r.PeerTries, Unanswered: r.Unanswered})
 	q.end.Wake()
 }
 

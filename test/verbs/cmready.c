@@ -20,6 +20,40 @@ static void late_buffer(struct end *from, struct end *to)
 	CHECK(wc.wr_id == 7 && wc.status == IBV_WC_SUCCESS && wc.byte_len == 100);
 }
 
+/* It is one message, which fills one buffer and carries 4 octets besides. */
+static void with_immediate(struct end *from, struct end *to)
+{
+	struct ibv_sge sge;
+	struct ibv_send_wr wr = request(from, &sge, IBV_WR_SEND_WITH_IMM, 100);
+	struct ibv_wc wc;
+
+	wr.imm_data = htobe32(0x11223344);
+	post_recv(to, 8, 4096, 100);
+	CHECK(!post(from, &wr));
+	wc = await(from);
+	CHECK(wc.wr_id == 99 && wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_SEND);
+	wc = await(to);
+	CHECK(wc.wr_id == 8 && wc.status == IBV_WC_SUCCESS && wc.byte_len == 100 &&
+	      wc.wc_flags & IBV_WC_WITH_IMM && wc.imm_data == htobe32(0x11223344));
+}
+
+/* What an end says of how often is about the peer's messages. */
+static void never_ready(void)
+{
+	struct ibv_sge sge;
+	struct ibv_send_wr wr;
+	struct ibv_wc wc;
+	struct pair p;
+
+	connect_pair(&p, TWICE);
+	late_buffer(&p.client, &p.server);
+	wr = request(&p.server, &sge, IBV_WR_SEND, 100);
+	CHECK(!post(&p.server, &wr));
+	wc = await(&p.server);
+	CHECK(wc.wr_id == 99 && wc.status == IBV_WC_RNR_RETRY_EXC_ERR);
+	close_ended(&p);
+}
+
 static void placed(struct end *from, struct end *to)
 {
 	struct ibv_sge sge;
@@ -44,10 +78,13 @@ int main(void)
 		connect_pair(&p, how);
 		late_buffer(&p.client, &p.server);
 		late_buffer(&p.server, &p.client);
+		with_immediate(&p.client, &p.server);
+		with_immediate(&p.server, &p.client);
 		placed(&p.client, &p.server);
 		placed(&p.server, &p.client);
 		close_pair(&p);
 	}
+	never_ready();
 	puts("all well");
 	return 0;
 }

@@ -62,7 +62,8 @@ void begin_pair(struct pair *p, int how)
 	struct rdma_conn_param param = { .private_data = "hello",
 					 .private_data_len = 5,
 					 .responder_resources = 4,
-					 .initiator_depth = 4 };
+					 .initiator_depth = 4,
+					 .rnr_retry_count = 7 };
 	struct rdma_cm_event *e;
 	struct rdma_cm_id *id;
 
@@ -83,6 +84,8 @@ void begin_pair(struct pair *p, int how)
 	CHECK(!rdma_resolve_route(id, 1000));
 	rdma_ack_cm_event(event_of(p->events, RDMA_CM_EVENT_ROUTE_RESOLVED));
 	make_end(&p->client, id, how & ~WITH_SRQ);
+	if (how & TWICE)
+		param.rnr_retry_count = 2;
 	CHECK(!rdma_connect(id, &param));
 
 	e = event_of(p->events, RDMA_CM_EVENT_CONNECT_REQUEST);
@@ -97,6 +100,7 @@ void end_pair(struct pair *p)
 {
 	struct rdma_conn_param param = {
 		.private_data = "welcome", .private_data_len = 7, .responder_resources = 4, .initiator_depth = 4,
+		.rnr_retry_count = 7,
 	};
 	struct rdma_cm_event *e;
 

@@ -51,8 +51,8 @@ struct pair {
 };
 
 /* The server's buffers are shared; sends complete into queues of their own; and these are armed; no
- * call waits for an event. */
-enum { WITH_SRQ = 1, SPLIT = 2, ARMED = 4, NEVER_WAIT = 8 };
+ * call waits for an event; a message without a buffer is sent again twice, not for ever. */
+enum { WITH_SRQ = 1, SPLIT = 2, ARMED = 4, NEVER_WAIT = 8, TWICE = 16 };
 
 void begin_pair(struct pair *p, int how); /* until the server's queue pair is made */
 void end_pair(struct pair *p); /* accepts */

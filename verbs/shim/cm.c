@@ -342,7 +342,8 @@ static int call_with_qp(struct rv_id *i, uint32_t op, struct rdma_conn_param *p,
 	if (!q || !depth(&responder) || !depth(&initiator))
 		return EINVAL;
 	a = (struct rv_args){
-		.arg = { i->handle, q->handle, responder, initiator },
+		.arg = { i->handle, q->handle, responder, initiator,
+			 (p && p->rnr_retry_count < 7 ? p->rnr_retry_count : 7) + 1u },
 		.data = p ? p->private_data : NULL, .size = p && p->private_data ? p->private_data_len : 0,
 	};
 	before = q->qp.qp_base.state;

@@ -474,10 +474,12 @@ uint64_t rv_now_ns(void);
 /* Discards completions of a queue pair that is destroyed. The queue is locked. */
 void rv_discard(struct rv_completions *c, struct rv_qp *q);
 
-/* Whether it may have Sends with Immediate: iWARP has none, and librdmacm does not agree on ours. */
+/* Whether it may have Sends with Immediate: iWARP has none. A connection by librdmacm to such a peer
+ * ends with the first. */
 static inline bool rv_sends_immediate(const struct rv_qp *q)
 {
-	return rv_roce() && !q->in_cm;
+	(void)q;
+	return rv_roce();
 }
 
 /* qp.c, modify.c */

@@ -73,11 +73,27 @@ func TestSendWithImmediateWithoutTheMode(t *testing.T) {
 	}
 }
 
-// A peer that is never ready costs Tries repetitions.
+// A peer that is never ready costs Tries repetitions, or as many as it says.
 func TestNeverReady(t *testing.T) {
+	neverReady(t, Retry{Tries: 2}, Retry{})
+	neverReady(t, Retry{Tries: -1}, Retry{PeerTries: 3})
+	neverReady(t, Retry{Tries: 7}, Retry{PeerTries: 3})
+	p := newPair(t, nil)
+	p.ends[0].SetRetry(Retry{})
+	p.ends[1].SetRetry(Retry{PeerTries: rdmap.TriesForEver + 1})
+	p.ends[0].post(1, wq.OpSend, 0, 10)
+	for range 20 {
+		p.settleAll()
+	}
+	require.NoError(t, p.ends[0].err)
+}
+
+func neverReady(t *testing.T, own, peers Retry) {
+	t.Helper()
 	p := newPair(t, nil)
 	a := p.ends[0]
-	a.SetRetry(Retry{Tries: 2})
+	a.SetRetry(own)
+	p.ends[1].SetRetry(peers)
 	a.post(1, wq.OpSend, 0, 10)
 	a.post(2, wq.OpSend, 0, 10)
 	for range 3 {

@@ -191,7 +191,7 @@ func (q *Engine) takeBack(m *rdmap.Reliability) bool {
 	k.waiting, k.wait = true, m.Timer
 	k.notReadyIn++
 	k.tries++
-	if q.retry.exhausted(k.tries) {
+	if q.retry.exhausted(k.tries, m.Tries) {
 		a.sent.at(first - a.sent.head).flushStatus = wq.RNRRetryExceeded
 		s.stopped = true
 		q.Leave(wq.Error)

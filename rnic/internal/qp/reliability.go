@@ -68,6 +68,7 @@ func (q *Engine) putReliability(dst []byte, emss int) int {
 	case k.due&dueNotReady != 0: // acknowledges, too
 		k.due &^= dueNotReady | dueAcknowledge
 		m.Kind, m.Timer = rdmap.NotReady, q.retry.timer()
+		m.Tries = q.retry.get().PeerTries
 		m.SendMSN, m.ReadMSN = q.recv.sendQ.Next(), q.respond.nextMSN()
 		k.notReadyOut++
 	case k.due&dueResume != 0:

@@ -31,6 +31,7 @@ var retryDefault = Retry{Wait: rnrDefault, Tries: -1}
 type Retry struct {
 	Wait       time.Duration // as receiver: how long the peer is told to wait
 	Tries      int           // how often a message is sent again; below 0: as often as it takes
+	PeerTries  uint8         // as receiver: rdmap.Reliability.Tries, which the peer is told
 	Unanswered time.Duration // how long requests may be unanswered; 0: for ever
 }
 
@@ -38,13 +39,24 @@ type Retry struct {
 const rnrDefault = 640 * time.Microsecond
 
 // SetRetry sets what applies from now on. Any goroutine, in any state.
-func (q *Engine) SetRetry(r Retry) { q.retry.set.Store(&r) }
+func (q *Engine) SetRetry(r Retry) {
+	r.PeerTries = min(r.PeerTries, rdmap.TriesForEver)
+	q.retry.set.Store(&r)
+}
 
 func (r *retry) timer() uint8 { return rdmap.RNRCode(r.get().Wait) }
 
-// exhausted says whether so many NotReady messages in a row are too many.
-func (r *retry) exhausted(tries int64) bool {
+// exhausted says whether so many NotReady messages in a row are too many. told is what the last of
+// them says of that.
+func (r *retry) exhausted(tries int64, told uint8) bool {
 	most := r.get().Tries
+	switch told {
+	case 0:
+	case rdmap.TriesForEver:
+		return false
+	default:
+		most = int(told) - 1
+	}
 	return most >= 0 && tries > int64(most)
 }
 

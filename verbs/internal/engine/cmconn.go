@@ -142,6 +142,15 @@ func (e *Engine) paramOf(c *call) rnic.ConnParam {
 	return p
 }
 
+// retryOf is what a call of connect or accept says of the peer's messages that find no buffer here.
+// Of ours the peer says it.
+func retryOf(c *call) rnic.Retry {
+	return rnic.Retry{Wait: cmNotReady, Tries: -1, PeerTries: uint8(min(c.arg[4], forEver+1))}
+}
+
+// cmNotReady is min_rnr_timer, of which librdmacm says nothing: 0.64 ms.
+const cmNotReady = 640 * time.Microsecond
+
 // take makes q the id's queue pair, which connects from now on and is held until then: it may be
 // destroyed before.
 func (id *cmID) take(e *Engine, handle uint64) (*qp, error) {
@@ -179,6 +188,7 @@ func (e *Engine) connect(id *cmID, c *call) error {
 	addr := id.remote
 	param := e.paramOf(c)
 	param.LocalAddr, param.Binding = id.local, id.binding
+	q.rnic.Load().SetRetry(retryOf(c))
 	id.mu.Unlock()
 	begun, next := e.dials.queue(addr)
 	go func() {
@@ -283,6 +293,7 @@ func (e *Engine) accept(id *cmID, c *call) error {
 	id.request = nil
 	id.mu.Unlock()
 	param := e.paramOf(c)
+	q.rnic.Load().SetRetry(retryOf(c))
 	go func() {
 		defer q.release()
 		ctx, cancel := awake.Timeout(context.Background(), acceptWait, nil)

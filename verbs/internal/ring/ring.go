@@ -145,8 +145,8 @@ const (
 	CMResolve
 	CMRoute  // id
 	CMListen // id, backlog
-	// id, qp, responder resources, initiator depth; data: private data. Of RDMA_PS_UDP: id, the
-	// number of the queue pair, its Q_Key
+	// id, qp, responder resources, initiator depth, rnr_retry_count + 1; data: private data. Of
+	// RDMA_PS_UDP: id, the number of the queue pair, its Q_Key
 	CMConnect
 	CMAccept     // the same
 	CMReject     // id; data: private data

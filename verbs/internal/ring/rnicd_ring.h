@@ -396,8 +396,8 @@ enum {
 	RV_CM_ROUTE = 23, /* id */
 	RV_CM_LISTEN = 24, /* id, backlog */
 	/*
-	 * id, qp, responder resources, initiator depth; data: private data. Of RDMA_PS_UDP: id, the
-	 * number of the queue pair, its Q_Key
+	 * id, qp, responder resources, initiator depth, rnr_retry_count + 1; data: private data. Of
+	 * RDMA_PS_UDP: id, the number of the queue pair, its Q_Key
 	 */
 	RV_CM_CONNECT = 25,
 	RV_CM_ACCEPT = 26, /* the same */
