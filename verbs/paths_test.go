@@ -68,4 +68,9 @@ func TestPathsOfAnRNIC(t *testing.T) {
 	p = l.run("coreutils", "ls", "/sys/class/infiniband/rnicd0/device/net")
 	require.Zero(t, p.Wait(t), "%s", p)
 	require.Equal(t, "lo\n", p.String())
+	p = l.run("coreutils", "cat", "/sys/class/infiniband/rnicd0/ports/1/gid_attrs/ndevs/0")
+	require.Zero(t, p.Wait(t), "%s", p)
+	require.Equal(t, "lo\n", p.String())
+	p = l.run("coreutils", "cat", "/sys/class/infiniband/rnicd0/ports/1/gid_attrs/ndevs/1")
+	require.NotZero(t, p.Wait(t), "%s", p)
 }

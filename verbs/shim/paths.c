@@ -288,8 +288,12 @@ int rv_path_text(const struct rv_path *p, char *text, size_t size)
 		break;
 	case NDEV:
 	case TYPE:
-		if (!rv_gid(p->index, &g) || (n->what == NDEV && !g.interface[0]))
+		if (!rv_gid(p->index, &g))
 			return -EINVAL; /* as the kernel says */
+		if (n->what == NDEV && !rv_roce()) /* an RNIC's GID has no address */
+			interface(g.interface);
+		if (n->what == NDEV && !g.interface[0])
+			return -EINVAL;
 		length = snprintf(text, size, "%s", n->what == NDEV ? g.interface : fixed);
 		break;
 	case RATE:
