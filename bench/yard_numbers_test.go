@@ -16,9 +16,12 @@ func numbersPart(y *yardstick) {
 	for _, p := range []part{
 		{"kernel", func(y *yardstick) {
 			y.numbered("kernel's sockets", loopback(y), overKernel("127.0.0.1"))
+			y.datagrams("kernel's sockets", loopback(y), overKernel("127.0.0.1"))
 		}},
 		{"memif", func(y *yardstick) {
-			y.numbered("memif", loopback(y), onMemif(filepath.Join(y.TempDir(), "memif")))
+			over := onMemif(filepath.Join(y.TempDir(), "memif"))
+			y.numbered("memif", loopback(y), over)
+			y.datagrams("memif", loopback(y), over)
 		}},
 		{"ucx", numbersUCX},
 	} {
@@ -93,6 +96,32 @@ func (y *yardstick) numbered(what string, at place, over cableOf) {
 			}
 			y.numbersRatio(row, c, all[0], latency, goal)
 		}
+		for _, c := range all {
+			y.numbersFigure(row, c, x.size, latency)
+		}
+	}
+}
+
+// datagrams has Sends of one packet over UD beside the same over RC, both by number.
+func (y *yardstick) datagrams(what string, at place, over cableOf) {
+	why := verbsMissing(y)
+	for _, x := range []struct {
+		program string
+		figures
+	}{
+		{"ib_send_bw", figures{512, y.count(200_000, 50_000), messages}},
+		{"ib_send_lat", figures{8, y.count(20_000, 3000), times}},
+	} {
+		row := "numbers: " + what + ", " + strconv.Itoa(x.size) + " octets, "
+		if why != "" {
+			y.missing("x", yard.Goal{}, why, row+x.program+" UD")
+			continue
+		}
+		datagrams := over.byNumber(x.figures, x.program, false, "-c", "UD")
+		datagrams.name = x.program + " UD by number"
+		all := y.compete(at, over.byNumber(x.figures, x.program, false), datagrams)
+		latency := x.program == "ib_send_lat"
+		y.numbersRatio(row, all[1], all[0], latency, yard.Goal{})
 		for _, c := range all {
 			y.numbersFigure(row, c, x.size, latency)
 		}
