@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
@@ -146,19 +145,13 @@ func TestAtomicResponsesAheadOfAGap(t *testing.T) {
 		}
 	}
 	require.Less(t, len(late), mpa.MarkerSpacing)
-	l, pool := c.qp.end.Connection.Load(), r.hosts[1].pool
+	l := c.qp.end.Connection.Load()
 	at := l.StreamBase()
-	arrive := func(off uint64, octets []byte) {
-		b := pool.Alloc()
-		data := pool.Slot(b)[mem.Headroom:]
-		require.Equal(t, stack.Taken, arriveOne(l, off, b, data[:copy(data, octets)]))
-		pool.Free(b)
-	}
-	arrive(at+uint64(len(late)), early)
+	require.Equal(t, stack.Taken, offer(l, at+uint64(len(late)), early))
 	require.Equal(t, RTS, c.qp.State())
 	require.EqualValues(t, ord-ahead, c.qp.engine.Stats().Receive.FPDUs, "placed ahead of the gap")
 	c.expectNoCompletion()
-	arrive(at, late)
+	require.Equal(t, stack.Taken, offer(l, at, late))
 	l.Edge(at + uint64(len(late)+len(early)))
 	for i, got := range c.await(ord) {
 		require.Equal(t, Completion{ID: uint64(i), QP: c.qp.Number(), Op: OpFetchAdd, Len: qp.AtomicLen,

@@ -206,27 +206,19 @@ func TestDamagedFirstMarkerIsDropped(t *testing.T) {
 	p := r.peerDials()
 	r.accept(s)
 	l, write := s.qp.end.Connection.Load(), markedWrite(t, s)
-	arrive := func(octets []byte) stack.Verdict {
-		b := l.Pool.Alloc()
-		data := l.Pool.Slot(b)[l.Pool.Headroom():][:copy(l.Pool.Slot(b)[l.Pool.Headroom():], octets)]
-		v := arriveOne(l, 0, b, data)
-		if v != stack.Kept {
-			l.Pool.Free(b)
-		}
-		return v
-	}
+
 	for _, n := range []int{len(write), 10, 10, 10, 10, 10, 10, len(write)} {
 		bad := bytes.Clone(write)
 		bad[2], bad[7] = bad[7], bad[2]
 		bad[3], bad[6] = bad[6], bad[3]
-		require.Equal(t, stack.Refused, arrive(bad[:n]))
+		require.Equal(t, stack.Refused, offer(l, 0, bad[:n]))
 		require.NoError(t, l.Err)
 	}
 	const cut = 25 // not less than the shortest FPDU has, which no damage could explain
 	// Cut short it may be what is left of a longer one, until the peer sends it again: at another
 	// time than the network's copies say.
 	for range 4 {
-		require.Equal(t, stack.Refused, arrive(write[:cut]))
+		require.Equal(t, stack.Refused, offer(l, 0, write[:cut]))
 	}
 	r.pass(time.Second)
 	p.write(write[:cut])

@@ -20,6 +20,7 @@ import (
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -369,6 +370,17 @@ func (r *rig) peerAccepts(c *end) *peer {
 // arriveOne is Arrive of one segment.
 func arriveOne(u stack.Upper, off uint64, b mem.Buf, data []byte) stack.Verdict {
 	_, v := u.Arrive(off, []mem.Buf{b}, [][]byte{data})
+	return v
+}
+
+// offer is Arrive of octets at off, in a Buf of l's pool, which is given back unless l keeps it.
+func offer(l *connect.Connection, off uint64, octets []byte) stack.Verdict {
+	b := l.Pool.Alloc()
+	slot := l.Pool.Slot(b)[l.Pool.Headroom():]
+	v := arriveOne(l, off, b, slot[:copy(slot, octets)])
+	if v != stack.Kept {
+		l.Pool.Free(b)
+	}
 	return v
 }
 

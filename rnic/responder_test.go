@@ -240,21 +240,15 @@ func TestNothingBeforeDelivery(t *testing.T) {
 			first = p.frame(writeFPDU(m.STag(), m.Base(), value))
 			second = p.frame(atomicFPDU(1, rdmap.AtomicRequest{STag: m.STag(), TO: m.Base(), Data: 1}))
 		}
-		pool, l := r.hosts[0].pool, req.connection
+		l := req.connection
 		at := l.StreamBase()
-		arrive := func(off uint64, octets []byte) {
-			b := pool.Alloc()
-			data := pool.Slot(b)[mem.Headroom:]
-			require.Equal(t, stack.Taken, arriveOne(l, off, b, data[:copy(data, octets)]))
-			pool.Free(b)
-		}
-		arrive(at+uint64(len(first)), second)
+		require.Equal(t, stack.Taken, offer(l, at+uint64(len(first)), second))
 		require.EqualValues(t, 1, s.qp.engine.Stats().Receive.FPDUs, "the Request was placed")
 		before := bytes.Clone(m.Bytes())
 		r.pass(10 * time.Microsecond)
 		p.expectNothing()
 		require.Equal(t, before, m.Bytes())
-		arrive(at, first)
+		require.Equal(t, stack.Taken, offer(l, at, first))
 		l.Edge(at + uint64(len(first)))
 		require.NotEqual(t, before, m.Bytes())
 		require.Equal(t, value, m.Bytes()[:460], "the Write alone")

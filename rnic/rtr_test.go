@@ -347,22 +347,13 @@ func TestWhatOvertakesTheRTR(t *testing.T) {
 			}
 			l := s.qp.end.Connection.Load()
 			at := l.StreamBase()
-			arrive := func(off uint64, octets []byte) {
-				buf := l.Pool.Alloc()
-				slot := l.Pool.Slot(buf)[l.Pool.Headroom():]
-				v := arriveOne(l, off, buf, slot[:copy(slot, octets)])
-				require.NotEqual(t, stack.Refused, v)
-				if v != stack.Kept {
-					l.Pool.Free(buf)
-				}
-			}
 			end := at + uint64(len(segments[0]))
 			for _, b := range segments[1:] {
-				arrive(end, b)
+				require.NotEqual(t, stack.Refused, offer(l, end, b))
 				end += uint64(len(b))
 			}
 			require.Equal(t, c.placed, r.stats(s.qp).Receive.OutOfOrder > 0)
-			arrive(at, segments[0])
+			require.NotEqual(t, stack.Refused, offer(l, at, segments[0]))
 			l.Edge(end)
 			for k, done := range s.await(sends) {
 				require.Equal(t, Completion{ID: uint64(k), QP: s.qp.Number(), Op: OpRecv, Len: 600}, done)
@@ -389,18 +380,9 @@ func TestRTRMessageInPieces(t *testing.T) {
 		b := p.frame(fpdu{h, nil})
 		require.Len(t, b, length)
 		l := s.qp.end.Connection.Load()
-		arrive := func(off uint64, octets []byte) stack.Verdict {
-			buf := l.Pool.Alloc()
-			slot := l.Pool.Slot(buf)[l.Pool.Headroom():]
-			v := arriveOne(l, off, buf, slot[:copy(slot, octets)])
-			if v != stack.Kept {
-				l.Pool.Free(buf)
-			}
-			return v
-		}
-		require.Equal(t, stack.Kept, arrive(l.StreamBase(), b[:cut]), cut)
+		require.Equal(t, stack.Kept, offer(l, l.StreamBase(), b[:cut]), cut)
 		l.Edge(l.StreamBase() + uint64(cut))
-		require.Equal(t, stack.Taken, arrive(l.StreamBase()+uint64(cut), b[cut:]), cut)
+		require.Equal(t, stack.Taken, offer(l, l.StreamBase()+uint64(cut), b[cut:]), cut)
 		require.True(t, !s.qp.engine.Unopened(), cut)
 		require.Zero(t, r.stats(s.qp).Receive.RefusedUnverified)
 	}

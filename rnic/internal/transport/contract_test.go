@@ -164,17 +164,9 @@ var transports = map[string]func(t *testing.T) [2]*end{"our TCP": overTCP, "sock
 
 func overSockets(t *testing.T) (ends [2]*end) {
 	ours, theirs := socketPair(t)
-	slots := NewSlots(2, 0)
-	l := newLoop(t)
-	for i, nc := range []*net.TCPConn{ours, theirs} {
-		at, _, err := slots.Take()
-		require.NoError(t, err)
-		e := newEnd(t)
-		s, err := NewKernelConn(e, l, nc, at, mem.NewTable(1).NewReader())
-		require.NoError(t, err)
-		e.conn, ends[i] = s, e
-		s.Run(nil)
-	}
+	slots, l := NewSlots(2, 0), newLoop(t)
+	ends[0], _ = kernelEnd(t, l, ours, slots)
+	ends[1], _ = kernelEnd(t, l, theirs, slots)
 	t.Cleanup(func() {
 		for _, e := range ends {
 			e.do(e.conn.Abort)
@@ -185,6 +177,19 @@ func overSockets(t *testing.T) (ends [2]*end) {
 		require.Zero(t, slots.Count(), "slots that were not given back")
 	})
 	return ends
+}
+
+// kernelEnd runs an end over nc, which takes one of the slots.
+func kernelEnd(t *testing.T, l *Loop, nc *net.TCPConn, slots *Slots) (*end, *KernelConn) {
+	t.Helper()
+	at, _, err := slots.Take()
+	require.NoError(t, err)
+	e := newEnd(t)
+	s, err := NewKernelConn(e, l, nc, at, mem.NewTable(1).NewReader())
+	require.NoError(t, err)
+	e.conn = s
+	s.Run(nil)
+	return e, s
 }
 
 func newLoop(t *testing.T) *Loop {

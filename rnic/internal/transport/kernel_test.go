@@ -264,13 +264,7 @@ func TestKernelEnds(t *testing.T) {
 func TestKernelResetAfterOctets(t *testing.T) {
 	const n, tcpClose = 30_000, 7 // of the kernel's net/tcp_states.h
 	ours, peer := socketPair(t)
-	e := newEnd(t)
-	at, _, err := NewSlots(1, 0).Take()
-	require.NoError(t, err)
-	s, err := NewKernelConn(e, newLoop(t), ours, at, mem.NewTable(1).NewReader())
-	require.NoError(t, err)
-	e.conn = s
-	s.Run(nil)
+	e, s := kernelEnd(t, newLoop(t), ours, NewSlots(1, 0))
 	e.do(func() { // the reader comes as far as its first octets
 		_, err := peer.Write(make([]byte, n))
 		require.NoError(t, err)

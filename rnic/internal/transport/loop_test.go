@@ -2,7 +2,6 @@ package transport
 
 import (
 	"io"
-	"net"
 	"runtime"
 	"strings"
 	"sync"
@@ -13,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/internal/rouse"
-	"github.com/rnicd/rnicd/mem"
 )
 
 // own says whether a loop's own goroutine is there.
@@ -23,24 +21,22 @@ func own() bool {
 	return strings.Contains(string(stacks), "(*Loop).begin in goroutine")
 }
 
-// drivenEnds are two connected ends over a loop that has no goroutine of its own.
-func drivenEnds(t *testing.T) (l *Loop, ends [2]*end) {
-	l = newLoop(t)
+// drivenLoop has no goroutine of its own.
+func drivenLoop(t *testing.T) *Loop {
+	l := newLoop(t)
 	require.NoError(t, l.sockets.open())
 	require.NoError(t, l.rouser.Prepare(&l.sockets, nil))
 	l.running = true
+	return l
+}
+
+// drivenEnds are two connected ends over a drivenLoop.
+func drivenEnds(t *testing.T) (l *Loop, ends [2]*end) {
+	l = drivenLoop(t)
 	ours, theirs := socketPair(t)
 	slots := NewSlots(2, 0)
-	for i := range ends {
-		at, _, err := slots.Take()
-		require.NoError(t, err)
-		ends[i] = newEnd(t)
-		s, err := NewKernelConn(ends[i], l, [...]*net.TCPConn{ours, theirs}[i], at,
-			mem.NewTable(1).NewReader())
-		require.NoError(t, err)
-		ends[i].conn = s
-		s.Run(nil)
-	}
+	ends[0], _ = kernelEnd(t, l, ours, slots)
+	ends[1], _ = kernelEnd(t, l, theirs, slots)
 	return l, ends
 }
 
@@ -89,13 +85,8 @@ func TestDrive(t *testing.T) {
 // goroutine goes on with it.
 func TestDriveLeavesTheRestToTheLoop(t *testing.T) {
 	ours, peer := socketPair(t)
-	at, _, err := NewSlots(1, 0).Take()
-	require.NoError(t, err)
-	e, l := newEnd(t), newLoop(t)
-	s, err := NewKernelConn(e, l, ours, at, mem.NewTable(1).NewReader())
-	require.NoError(t, err)
-	e.conn = s
-	s.Run(nil)
+	l := newLoop(t)
+	e, s := kernelEnd(t, l, ours, NewSlots(1, 0))
 	const octets = 4 * writesMax * socketWriteMax
 	require.NoError(t, peer.SetReadDeadline(time.Now().Add(patience)))
 	// the socket takes all that there is: it will not say that it can take more
@@ -109,7 +100,7 @@ func TestDriveLeavesTheRestToTheLoop(t *testing.T) {
 		if l.Drive() { // else the loop itself was at its last look
 			rounds++
 		}
-		_, err = io.CopyN(io.Discard, peer, octets)
+		_, err := io.CopyN(io.Discard, peer, octets)
 		require.NoError(t, err)
 	}
 	e.do(s.Abort)
@@ -336,10 +327,8 @@ func TestLongTurn(t *testing.T) {
 
 // One who ends the last connection wakes the loop's own goroutine, which is to end.
 func TestDriveEndsLoop(t *testing.T) {
-	l := newLoop(t)
-	require.NoError(t, l.sockets.open())
-	require.NoError(t, l.rouser.Prepare(&l.sockets, nil))
-	l.running, l.conns = true, 1
+	l := drivenLoop(t)
+	l.conns = 1
 	over := make(chan struct{})
 	go func() {
 		l.run()
@@ -475,18 +464,9 @@ func TestOwnGoroutineReopensEpoll(t *testing.T) {
 // Octets that a peer calls urgent are the stream's as others are, and those after them come at
 // once, although a read stops there.
 func TestUrgentOctets(t *testing.T) {
-	l := newLoop(t)
-	require.NoError(t, l.sockets.open())
-	require.NoError(t, l.rouser.Prepare(&l.sockets, nil))
-	l.running = true
+	l := drivenLoop(t)
 	ours, peer := socketPair(t)
-	at, _, err := NewSlots(1, 0).Take()
-	require.NoError(t, err)
-	e := newEnd(t)
-	s, err := NewKernelConn(e, l, ours, at, mem.NewTable(1).NewReader())
-	require.NoError(t, err)
-	e.conn = s
-	s.Run(nil)
+	e, s := kernelEnd(t, l, ours, NewSlots(1, 0))
 	raw, err := peer.SyscallConn()
 	require.NoError(t, err)
 	sends := func(octets string, flags int) {
