@@ -87,24 +87,49 @@ func notReady(r *rig, e *end) uint64 {
 	return st.NotReadyRecvd
 }
 
-// What the peer has not acknowledged when it ends the connection completes with an error: the
-// oldest request says which, the others are flushed.
-func TestUnacknowledgedAtTheEnd(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		opt := ackOpts(QPOptions{}, ConnParam{})
-		for name, end := range map[string]func(*QueuePair){
-			"reset": (*QueuePair).Abort, "closed": (*QueuePair).Disconnect,
-		} {
-			s, c := r.connect(opt, opt)
+// What was carried out before the end succeeds; the oldest request that was not says why, be it the
+// peer that ended the connection or refused a Write, or an error of this end's own; the others are
+// flushed.
+func TestStatusesAtTheEnd(t *testing.T) {
+	unanswered := func(leave func(*QueuePair)) func(r *rig, s, c *end) {
+		return func(r *rig, s, c *end) {
 			c.post(c.write(s, 1, 0, 100), c.send(2, 0, 100), c.send(3, 0, 100))
 			r.until("not ready", func() bool { return notReady(r, c) > 0 })
-			end(s.qp)
-			require.Equal(t, []Status{Success, RetryExceeded, Flushed}, statuses(c.await(3)), name)
-			r.untilDone(c.qp)
-			require.Error(t, c.qp.Err())
-			r.untilDone(s.qp)
+			leave(s.qp)
 		}
-	})
+	}
+	ownError := func(n int) func(r *rig, s, c *end) {
+		return func(_ *rig, s, c *end) {
+			bad := c.write(s, 2, 0, n)
+			bad.Local.STag ^= 1 << 8
+			c.post(c.write(s, 1, 0, 5000), bad, c.write(s, 3, 0, 100))
+		}
+	}
+	for name, tc := range map[string]struct {
+		do   func(r *rig, s, c *end)
+		want Status
+	}{
+		"reset":  {unanswered((*QueuePair).Abort), RetryExceeded},
+		"closed": {unanswered((*QueuePair).Disconnect), RetryExceeded},
+		"refused": {func(_ *rig, s, c *end) {
+			bad := c.write(s, 2, 0, 100)
+			bad.RemoteSTag ^= 1 << 8
+			c.post(c.write(s, 1, 0, 100), bad, c.write(s, 3, 0, 100))
+		}, RemoteAccess},
+		"own error, short": {ownError(10), LocalProtection},
+		"own error, long":  {ownError(4000), LocalProtection},
+	} {
+		t.Run(name, func(t *testing.T) {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				opt := ackOpts(QPOptions{}, ConnParam{})
+				s, c := r.connect(opt, opt)
+				tc.do(r, s, c)
+				require.Equal(t, []Status{Success, tc.want, Flushed}, statuses(c.await(3)))
+				awaitClosed(c, s)
+				require.Error(t, c.qp.Err())
+			})
+		})
+	}
 }
 
 // A queue pair that ends in order has acknowledged what it has received.
@@ -119,36 +144,6 @@ func TestAcknowledgedBeforeTheEnd(t *testing.T) {
 			s.qp.Disconnect()
 			require.Equal(t, []Status{Success}, statuses(c.await(1)))
 			c.qp.Disconnect()
-			r.untilDone(c.qp)
-			r.untilDone(s.qp)
-		}
-	})
-}
-
-// A Write that the peer refuses completes with an access error, after those before it.
-func TestRefusedWrite(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		opt := ackOpts(QPOptions{}, ConnParam{})
-		s, c := r.connect(opt, opt)
-		bad := c.write(s, 2, 0, 100)
-		bad.RemoteSTag ^= 1 << 8
-		c.post(c.write(s, 1, 0, 100), bad, c.write(s, 3, 0, 100))
-		require.Equal(t, []Status{Success, RemoteAccess, Flushed}, statuses(c.await(3)))
-		r.untilDone(c.qp)
-		r.untilDone(s.qp)
-	})
-}
-
-// An error of this end's own does not keep from completing what was sent before it.
-func TestLocalErrorAfterWrites(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		for _, n := range []int{10, 4000} {
-			opt := ackOpts(QPOptions{}, ConnParam{})
-			s, c := r.connect(opt, opt)
-			bad := c.write(s, 3, 0, n)
-			bad.Local.STag ^= 1 << 8
-			c.post(c.write(s, 1, 0, 100), c.write(s, 2, 0, 5000), bad, c.write(s, 4, 0, 100))
-			require.Equal(t, []Status{Success, Success, LocalProtection, Flushed}, statuses(c.await(4)))
 			r.untilDone(c.qp)
 			r.untilDone(s.qp)
 		}

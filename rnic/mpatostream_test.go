@@ -2,7 +2,6 @@ package rnic
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -66,34 +65,6 @@ func TestRejectedConnectionIsAStream(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The same for a connection that began with MPA, and either end may close it.
-//
-// req: D01-6.1-17, D01-6.1-18, D01-6.1-23
-func TestRejectedDialIsAStream(t *testing.T) {
-	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		for _, closes := range []string{"initiator", "responder"} {
-			c := r.newEnd(r.client, connOpts(ConnParam{KeepRejected: true}))
-			sc := must(r.dial(c, nil).RejectStream(r.ctx, []byte("not now")))
-			cc := r.rejectedConn(c)
-			r.deadline(sc, cc)
-			r.chat(sc, cc, 8)
-			from, to := sc, cc
-			if closes == "initiator" {
-				from, to = cc, sc
-			}
-			require.NoError(t, from.Close())
-			r.blocking(func() error {
-				if _, err := to.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-					return errors.New("no end of the stream")
-				}
-				return nil
-			})
-			require.NoError(t, to.Close())
-		}
-		r.noBufLost()
-	})
 }
 
 // There is no stream without a Reply, with too much to say in it, or when the connection is gone.

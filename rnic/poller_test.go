@@ -99,35 +99,6 @@ func TestDropBadCRC(t *testing.T) {
 	require.Positive(t, rx.Swapped)
 }
 
-// Loss across start-up, and of anything later, is TCP's business.
-//
-// req: 5044-7.1.5-1, D01-6.1.4-3
-func TestLossAcrossStartup(t *testing.T) {
-	for seed := range 10 {
-		r := newRig(t, turned, rigConfig{faults: true})
-		for range seed { // another place in the sequence of faults
-			r.pass(time.Millisecond)
-		}
-		for _, h := range r.hosts {
-			require.NoError(t, h.faulty.Set(fault.Faults{Drop: 0.2}, fault.Faults{}))
-		}
-		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
-		require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn))
-		var req *ConnRequest
-		r.until("a request or the end", func() bool {
-			req = r.listener.Poll()
-			return req != nil || isDone(c.qp)
-		})
-		if req == nil {
-			continue // the handshake gave up: that is TCP's to decide
-		}
-		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-		r.until("service", func() bool { return c.qp.State() != Connecting })
-		require.Equal(t, RTS, c.qp.State(), "%v", c.qp.Err())
-		r.exchange(s, c)
-	}
-}
-
 // A segment smaller than the smallest MULPDU's FPDU: frames go over two segments and still arrive.
 //
 // req: D01-5.3.2-8, 5044-4.5-2, 5044-5.1-5

@@ -8,7 +8,6 @@ import (
 	"math"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -422,19 +421,4 @@ func TestPeerTerminates(t *testing.T) {
 			s.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed})
 		})
 	}
-}
-
-// With the smallest segments a peer can ask for, a Terminate arrives.
-func TestTerminateInTinySegments(t *testing.T) {
-	const mss = 1
-	h := newSegmentRig(t, segmentRigConfig{bufs: 1024, connsMax: 8})
-	s := h.newEnd(opts{})
-	c := h.startUp(4000, mss, s)
-	c.inject(writeFPDU(0x1234, 0, "x"))
-	for range 10 {
-		h.turn(10 * time.Millisecond)
-		c.sendOctets(len(c.stream), len(c.stream), 0)
-	}
-	c.expectTerminateFor(0x1100) // invalid STag
-	c.expectNothing()
 }
