@@ -108,9 +108,9 @@ func (c conditions) Full(segments uint64) {
 	})
 }
 
-func (c conditions) ChecksumsLeft(segments uint64) {
+func (c conditions) ChecksumsLeft(packets uint64) {
 	c.out.do(func(w io.Writer) {
-		fmt.Fprintf(w, "checksums   %d %s\n", segments, port.NoChecksums)
+		fmt.Fprintf(w, "checksums   %d %s\n", packets, port.NoChecksums)
 	})
 }
 

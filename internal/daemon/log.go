@@ -93,10 +93,10 @@ func WarnUnlocked(log *slog.Logger, a *hugepages.Arena) {
 	}
 }
 
-// WarnChecksums says that no TCP can come to a device.
+// WarnChecksums says that no TCP or UDP can come to a device.
 func WarnChecksums(log *slog.Logger, c *port.Config) {
 	for _, left := range c.ChecksumsLeft() {
-		log.Warn("TCP may not arrive", "why", left.String(), "fix", left.Fix())
+		log.Warn("TCP and UDP may not arrive", "why", left.String(), "fix", left.Fix())
 	}
 }
 
@@ -150,8 +150,8 @@ func (c conditions) Full(segments uint64) {
 		"peer_connections of the port allows", "segments", segments)
 }
 
-func (c conditions) ChecksumsLeft(segments uint64) {
-	c.Log.Warn(port.NoChecksums, "segments", segments)
+func (c conditions) ChecksumsLeft(packets uint64) {
+	c.Log.Warn(port.NoChecksums, "packets", packets)
 }
 
 func (c conditions) Capture(err error) {

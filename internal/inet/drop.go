@@ -13,6 +13,9 @@ const (
 	DropHeaderLen
 	DropTotalLen
 	DropChecksum
+	// DropChecksumLeft: a datagram of UDP with the pseudo header's sum in its checksum's place. The
+	// sender's kernel has left the rest to a device that does not complete it, as a veth.
+	DropChecksumLeft
 	DropFragment
 	DropProto
 	DropBadARP
@@ -31,23 +34,24 @@ const (
 
 // dropNames are metric labels: lower case, words joined by underscores, stable.
 var dropNames = [DropMax]string{
-	DropNone:      "none",
-	DropShort:     "short",
-	DropEtherType: "ether_type",
-	DropNotOurs:   "not_ours",
-	DropVersion:   "version",
-	DropHeaderLen: "header_len",
-	DropTotalLen:  "total_len",
-	DropChecksum:  "checksum",
-	DropFragment:  "fragment",
-	DropProto:     "proto",
-	DropBadARP:    "bad_arp",
-	DropBadICMP:   "bad_icmp",
-	DropSource:    "source",
-	DropVLAN:      "vlan",
-	DropExtension: "extension",
-	DropBadND:     "bad_nd",
-	DropOverlap:   "overlap",
+	DropNone:         "none",
+	DropShort:        "short",
+	DropEtherType:    "ether_type",
+	DropNotOurs:      "not_ours",
+	DropVersion:      "version",
+	DropHeaderLen:    "header_len",
+	DropTotalLen:     "total_len",
+	DropChecksum:     "checksum",
+	DropChecksumLeft: "checksum_left",
+	DropFragment:     "fragment",
+	DropProto:        "proto",
+	DropBadARP:       "bad_arp",
+	DropBadICMP:      "bad_icmp",
+	DropSource:       "source",
+	DropVLAN:         "vlan",
+	DropExtension:    "extension",
+	DropBadND:        "bad_nd",
+	DropOverlap:      "overlap",
 
 	DropReassemblyFull:    "reassembly_full",
 	DropReassemblyTimeout: "reassembly_timeout",

@@ -11,8 +11,8 @@ type UDP struct {
 	Length           int // header included
 }
 
-// ParseUDP checks the length of a datagram and, unless checksumGood, its checksum. payload aliases
-// b and ends at Length. A checksum of 0 is none, which IPv6 does not allow (RFC 8200, 8.1).
+// ParseUDP checks the length of a datagram and, unless checksumGood, its checksum, of which
+// DropChecksumLeft says that its sender's kernel left it out. payload aliases b and ends at Length. A checksum of 0 is none, which IPv6 does not allow (RFC 8200, 8.1).
 func ParseUDP(b []byte, src, dst *Addr, checksumGood bool) (h UDP, payload []byte, d Drop) {
 	if len(b) < UDPLen {
 		return h, nil, DropShort
@@ -27,7 +27,14 @@ func ParseUDP(b []byte, src, dst *Addr, checksumGood bool) (h UDP, payload []byt
 	case none && !dst.Is4():
 		return h, nil, DropChecksum
 	case none || checksumGood:
-	case Checksum(b[:h.Length], PseudoSum(*src, *dst, ProtoUDP, h.Length)) != 0:
+	default:
+		pseudo := PseudoSum(*src, *dst, ProtoUDP, h.Length)
+		if Checksum(b[:h.Length], pseudo) == 0 {
+			break
+		}
+		if binary.BigEndian.Uint16(p[6:]) == Fold(pseudo) {
+			return h, nil, DropChecksumLeft
+		}
 		return h, nil, DropChecksum
 	}
 	return h, b[UDPLen:h.Length], DropNone

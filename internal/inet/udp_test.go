@@ -1,6 +1,7 @@
 package inet
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"net/netip"
 	"testing"
@@ -9,7 +10,7 @@ import (
 )
 
 // What Put writes Parse reads; whatever octet is another, or missing, is found, and a checksum of 0
-// stands for none, by IPv4 alone.
+// stands for none, by IPv4 alone. One that is left to a device is told from a wrong one.
 func TestUDP(t *testing.T) {
 	const golden = "00070009000b2763" + "616263"
 	src4, dst4 := AddrFrom(netip.MustParseAddr("10.0.0.1")), AddrFrom(netip.MustParseAddr("10.0.0.2"))
@@ -35,6 +36,15 @@ func TestUDP(t *testing.T) {
 		b[6], b[7] = 0, 0
 		_, _, drop = ParseUDP(b, x[0], x[1], true)
 		require.Equal(t, map[bool]Drop{true: DropNone, false: DropChecksum}[x[1].Is4()], drop)
+	}
+	for _, x := range [][2]*Addr{{&src4, &dst4}, {&src6, &dst6}} {
+		h = UDP{SrcPort: 7, DstPort: 9, Length: len(b)}
+		h.Put(b, x[0], x[1])
+		binary.BigEndian.PutUint16(b[6:], Fold(PseudoSum(*x[0], *x[1], ProtoUDP, len(b))))
+		_, _, drop := ParseUDP(b, x[0], x[1], false)
+		require.Equal(t, DropChecksumLeft, drop)
+		_, _, drop = ParseUDP(b, x[0], x[1], true)
+		require.Equal(t, DropNone, drop)
 	}
 	// the sum of the rest is 0xffff, and so the checksum would be 0
 	z := make([]byte, UDPLen+2)

@@ -8,15 +8,24 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/internal/inet"
+	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/tcp"
 )
 
-// NoChecksums says that checksums of segments were left to a device, and what to do.
-const NoChecksums = "segments came without checksums: the kernel that sends them leaves these to " +
+// NoChecksums says that checksums of packets were left to a device, and what to do.
+const NoChecksums = "packets came without checksums: the kernel that sends them leaves these to " +
 	"its device, which completes none; there: ethtool -K DEVICE tx off"
 
+// Unsummed are the segments and datagrams that came without checksums.
+func Unsummed(k *stack.Counters) uint64 {
+	return k.TCP[tcp.DropChecksumLeft] + k.Inet[inet.DropChecksumLeft]
+}
+
 // ChecksumsLeft is one end of a veth that a port is made on, and to whose other end the kernel
-// leaves the checksums of TCP, as to a NIC that completes them. A veth completes nothing, and what
-// reads its frames, except the kernel, finds each segment damaged.
+// leaves the checksums of TCP and UDP, as to a NIC that completes them. A veth completes nothing, and
+// what reads its frames, except the kernel, finds each packet damaged.
 type ChecksumsLeft struct {
 	Device string
 	Peer   string // the other end; empty: in another network namespace, where it may be so
@@ -24,11 +33,11 @@ type ChecksumsLeft struct {
 
 func (c ChecksumsLeft) String() string {
 	if c.Peer == "" {
-		return fmt.Sprintf("%s is an end of a veth, and the other is in another network namespace: no TCP "+
-			"from there arrives while the kernel leaves checksums to it", c.Device)
+		return fmt.Sprintf("%s is an end of a veth, and the other is in another network namespace: "+
+			"no TCP or UDP from there arrives while the kernel leaves checksums to it", c.Device)
 	}
-	return fmt.Sprintf("%s is an end of a veth, and the kernel leaves checksums to the other, %s, which "+
-		"completes none: no TCP from there arrives", c.Device, c.Peer)
+	return fmt.Sprintf("%s is an end of a veth, and the kernel leaves checksums to the other, %s, "+
+		"which completes none: no TCP or UDP from there arrives", c.Device, c.Peer)
 }
 
 // Fix is the command.

@@ -12,7 +12,6 @@ import (
 	"github.com/rnicd/rnicd/pmd/dpdk"
 	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/stack"
-	"github.com/rnicd/rnicd/tcp"
 )
 
 const (
@@ -38,9 +37,9 @@ type Reporter interface {
 	Conflict(addr netip.Addr, rival inet.MAC, lost bool)
 	// Full: so many more segments that open a connection were not answered, for Config.PeerMax.
 	Full(segments uint64)
-	// ChecksumsLeft: so many more segments came without their checksum, which their sender's kernel
+	// ChecksumsLeft: so many more packets came without their checksum, which their sender's kernel
 	// leaves to its device.
-	ChecksumsLeft(segments uint64)
+	ChecksumsLeft(packets uint64)
 	// Capture: the file of Config.Capture cannot be written any more. Once.
 	Capture(err error)
 }
@@ -163,7 +162,7 @@ func (c *conflicts) tell(all []stack.AddrStatus, now time.Time, r Reporter) erro
 
 // lookAtDrops asks the Pollers for what is dropped and is to be told: connections that our stack
 // did not answer, for Config.PeerMax, of which a client that dials hears nothing at all; and
-// segments without checksums.
+// packets without checksums.
 func (p *Port) lookAtDrops(ctx context.Context, full, left *lately) {
 	ctx, cancel := awake.Timeout(ctx, countersTimeout, nil)
 	defer cancel()
@@ -174,7 +173,7 @@ func (p *Port) lookAtDrops(ctx context.Context, full, left *lately) {
 			return // it ends, or is asked again
 		}
 		unanswered += k.Own[stack.DropPeerMax]
-		unsummed += k.TCP[tcp.DropChecksumLeft]
+		unsummed += Unsummed(&k)
 	}
 	full.look(unanswered, time.Now())
 	left.look(unsummed, time.Now())
