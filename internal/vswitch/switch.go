@@ -395,6 +395,7 @@ func (s *Switch) release() (err error) {
 type PeerStatus struct {
 	Name     string
 	Attached bool
+	Times    uint64 // that a program has attached, of this configuration's
 	Peer     memif.Peer
 	Err      error // why it is not
 }
@@ -404,8 +405,14 @@ func (s *Switch) Peers() (all []PeerStatus) {
 	s.change.Lock()
 	defer s.change.Unlock()
 	for _, m := range s.programs {
-		p := PeerStatus{Name: m.name, Err: m.memif.Err()}
-		p.Peer, p.Attached = m.memif.Peer()
+		p := PeerStatus{Name: m.name}
+		for again := true; again; { // all of one moment
+			p.Times = m.memif.LinkUps()
+			p.Peer, p.Attached = m.memif.Peer()
+			p.Err = m.memif.Err()
+			_, still := m.memif.Peer()
+			again = p.Times != m.memif.LinkUps() || p.Attached != still
+		}
 		all = append(all, p)
 	}
 	return all

@@ -200,17 +200,33 @@ func (r *runner) refused(socket string, peer memif.Peer, err error) {
 func (r *runner) look() {
 	now := map[string]vswitch.PeerStatus{}
 	for _, p := range r.sw.Peers() {
-		was := r.peers[p.Name]
-		if was.Attached && (!p.Attached || p.Peer.PID != was.Peer.PID) {
-			r.log.Info("detached", "program", p.Name, "pid", was.Peer.PID, "why", whyGone(p.Err))
-		}
-		if p.Attached && (!was.Attached || p.Peer.PID != was.Peer.PID) {
-			r.log.Info("attached", "program", p.Name, "pid", p.Peer.PID, "uid", p.Peer.UID, "gid",
-				p.Peer.GID, "client", p.Peer.Name)
-		}
+		tellVisits(r.log.With("program", p.Name), r.peers[p.Name], p)
 		now[p.Name] = p
 	}
 	r.peers = now
+}
+
+// tellVisits tells of the process that was a program, and of the one that is, or has been since.
+// Of several that have come and gone since, only the last is known.
+func tellVisits(log *slog.Logger, was, is vswitch.PeerStatus) {
+	if is.Times < was.Times { // the configuration is another
+		was.Times = 0
+	}
+	came := is.Times > was.Times
+	if was.Attached && (came || !is.Attached) {
+		log.Info("detached", "pid", was.Peer.PID, "why", whyGone(is.Err))
+	}
+	if !came {
+		return
+	}
+	attrs := []any{"pid", is.Peer.PID, "uid", is.Peer.UID, "gid", is.Peer.GID, "client", is.Peer.Name}
+	if others := is.Times - was.Times - 1; others > 0 {
+		attrs = append(attrs, "others_before", others)
+	}
+	log.Info("attached", attrs...)
+	if !is.Attached {
+		log.Info("detached", "pid", is.Peer.PID, "why", whyGone(is.Err))
+	}
 }
 
 // whyGone is why a program is not attached any more.
