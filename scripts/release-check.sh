@@ -35,7 +35,7 @@ step race 3h env RNICD_NO_SKIP=0 make race # DPDK is not built in there
 step links 1h make links
 step sim 3h make sim SEEDS="$seeds" FIRST="$first"
 step fuzz 6h make fuzz FUZZTIME="$fuzztime"
-step debian 30m sh -c "scripts/deps.sh interop && make deb && scripts/distributions.sh"
+step debian 30m sh -c "scripts/deps.sh interop && make deb && scripts/distributions.sh && scripts/systemd.sh"
 step soak 45m make soak
 step interop 90m make interop
 step interop-tcp 90m make interop-tcp

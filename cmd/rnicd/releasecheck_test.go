@@ -25,7 +25,8 @@ func releaseCheck(t *testing.T, fail string,
 	stub := "#!/bin/sh\necho \"$RNICD_NO_SKIP $*\" >>\"" + dir + "/made\"\necho said by $1\ncase \" " +
 		fail + " \" in *\" $1 \"*) exit 1 ;; esac\n"
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin/make"), []byte(stub), 0o755))
-	for _, script := range []string{"scripts/deps.sh", "scripts/distributions.sh"} {
+	for _, script := range []string{"scripts/deps.sh", "scripts/distributions.sh",
+		"scripts/systemd.sh"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, script), []byte("#!/bin/sh\n"), 0o755))
 	}
 	cmd := exec.Command(path, args...)
