@@ -12,7 +12,8 @@ type UDP struct {
 }
 
 // ParseUDP checks the length of a datagram and, unless checksumGood, its checksum, of which
-// DropChecksumLeft says that its sender's kernel left it out. payload aliases b and ends at Length. A checksum of 0 is none, which IPv6 does not allow (RFC 8200, 8.1).
+// DropChecksumLeft says that its sender's kernel left it out. payload aliases b and ends at Length.
+// A checksum of 0 is none, which IPv6 does not allow (RFC 8200, 8.1).
 func ParseUDP(b []byte, src, dst *Addr, checksumGood bool) (h UDP, payload []byte, d Drop) {
 	if len(b) < UDPLen {
 		return h, nil, DropShort

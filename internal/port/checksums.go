@@ -24,8 +24,8 @@ func Unsummed(k *stack.Counters) uint64 {
 }
 
 // ChecksumsLeft is one end of a veth that a port is made on, and to whose other end the kernel
-// leaves the checksums of TCP and UDP, as to a NIC that completes them. A veth completes nothing, and
-// what reads its frames, except the kernel, finds each packet damaged.
+// leaves the checksums of TCP and UDP, as to a NIC that completes them. A veth completes nothing,
+// and what reads its frames, except the kernel, finds each packet damaged.
 type ChecksumsLeft struct {
 	Device string
 	Peer   string // the other end; empty: in another network namespace, where it may be so
