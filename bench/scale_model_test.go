@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/bench/yard"
+	"github.com/rnicd/rnicd/internal/testhost"
 )
 
 // The model of docs/results/scale.md: what hosts need whose processes are all connected, from what
@@ -39,8 +40,8 @@ func (t scaleTable) add(over string, conns int, figure string, v yard.Value) {
 func (t scaleTable) String() string {
 	var b strings.Builder
 	b.WriteString("over\tconnections\tfigure\tmedian\tlow\thigh\n")
-	for _, over := range []string{"sockets", "memif"} {
-		for _, conns := range []int{0, 10, 1000, 10_000} {
+	for _, over := range []string{"sockets", "memif", "switch"} {
+		for _, conns := range []int{0, 2, 10, 16, 1000, 10_000} {
 			for _, figure := range scaleFigures {
 				if v, is := t[scaleKey(over, conns, figure)]; is {
 					fmt.Fprintf(&b, "%s\t%.5g\t%.5g\t%.5g\n", scaleKey(over, conns, figure), v[0], v[1], v[2])
@@ -52,7 +53,7 @@ func (t scaleTable) String() string {
 }
 
 var scaleFigures = []string{"setup", "setup-wall", "idle", "heap", "kernel", "used", "message",
-	"few", "rest", "rate", "place", "ratio"}
+	"few", "rest", "rate", "place", "ratio", "frames"}
 
 func readScale(text string) (scaleTable, error) {
 	t := scaleTable{}
@@ -114,9 +115,6 @@ const (
 	modelBuffer  = 4096 // octets
 	modelShared  = 4096 // buffers
 	modelSendsPS = 10_000
-	// frames a second that a core of the switch carries: docs/results/switch.md, 13.0 Gbit/s at MTU
-	// 1500, with both programs on that core
-	modelFramesPS = 13.0e9 / 8 / 1460
 )
 
 // memory is what a host's ends take, in GiB, without receive buffers.
@@ -171,7 +169,7 @@ func (t scaleTable) modelTable() string {
 			gib(t.memory("sockets", l)), gib(t.memory("memif", l)),
 			short(t.setUp("sockets", l)), short(t.setUp("memif", l)),
 			short(t.cores("sockets", l)), short(t.cores("memif", l)),
-			short(100*frames(l)/modelFramesPS))
+			short(100*frames(l)/t[scaleKey("switch", switchModel, "frames")][0]))
 	}
 	return b.String()
 }
@@ -223,6 +221,39 @@ func (t scaleTable) measuredTable() string {
 	return b.String()
 }
 
+// sharedTable is that of the figures which no number of connections changes.
+func (t scaleTable) sharedTable() string {
+	var b strings.Builder
+	b.WriteString("| | sockets | memif |\n|---|---|---|\n")
+	row := func(name string, of func(over string) string) {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, of("sockets"), of("memif"))
+	}
+	spread := func(over string, n int, figure string) string {
+		v := t[scaleKey(over, n, figure)]
+		return fmt.Sprintf("%s (%s to %s)", short(v[0]), short(v[1]), short(v[2]))
+	}
+	place := func(over string) float64 { return t[scaleKey(over, 0, "place")][0] }
+	row("a place more of both queues, with completions, octets of heap an end",
+		func(over string) string { return short(place(over)) })
+	row(fmt.Sprintf("a depth of %d, the default, instead of %d, KiB of heap an end more", modelDepth,
+		seldomSlots), func(over string) string {
+		return short(place(over) * (modelDepth - seldomSlots) / 1024)
+	})
+	row("a message of 1,000 connections to one of 10, by pairs; the goal is 1.5",
+		func(over string) string { return spread(over, 0, "ratio") })
+	row("packet buffers of a port, however many connections, MiB", func(over string) string {
+		if over == "sockets" {
+			return ""
+		}
+		return short(float64(testhost.PoolConfig(scaleBufs, 1500).Bytes()) / (1 << 20))
+	})
+	b.WriteString("\n| a switch of | frames a second, of 66 octets |\n|---|---|\n")
+	for _, n := range switchPrograms {
+		fmt.Fprintf(&b, "| %d programs | %s |\n", n, spread("switch", n, "frames"))
+	}
+	return b.String()
+}
+
 // short is v with three digits at most, or as a whole number.
 func short(v float64) string {
 	switch {
@@ -252,7 +283,8 @@ func TestScaleDocument(t *testing.T) {
 	require.NoError(t, err)
 	want := string(doc)
 	for name, part := range map[string]string{"measured": table.measuredTable(),
-		"model": table.modelTable(), "sharing": sharingTable()} {
+		"shared": table.sharedTable(),
+		"model":  table.modelTable(), "sharing": sharingTable()} {
 		begin, end := fmt.Sprintf("<!-- %s -->\n", name), fmt.Sprintf("<!-- /%s -->\n", name)
 		head, rest, ok := strings.Cut(want, begin)
 		require.True(t, ok, begin)

@@ -47,7 +47,10 @@ type scaled struct {
 	Rate        float64 // messages a second, as fast as they go, of all in turn
 }
 
-const scaleFew = 10
+const (
+	scaleFew  = 10
+	scaleBufs = 4096 // of a Poller, sharedPool's too
+)
 
 // TestScaleChild is the process that the part "scale" of the yardsticks runs.
 func TestScaleChild(t *testing.T) {
@@ -106,7 +109,7 @@ func memifConfigs(t *testing.T, conns int) (cfg [2]rnic.Config) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Close()) })
 	arena, lent := sharedPool(t, 1500)
-	pools := [2]*mem.Pool{testhost.NewPool(t, 4096, 1500), lent}
+	pools := [2]*mem.Pool{testhost.NewPool(t, scaleBufs, 1500), lent}
 	ports := [2]pmd.Port{server, attach(t, memif.Config{Socket: socket, MTU: 1500, Arena: arena})}
 	var pollers [2]*stack.Poller
 	for i := range pollers {
@@ -263,10 +266,18 @@ func scalePart(y *yardstick) {
 			atMost(1.5), yard.Samples(ratios), "")
 		table.add(over, 0, "ratio", yard.Samples(ratios))
 	}
+	switchRows(y, table, runs)
 	if y.dry {
 		return
 	}
 	require.NoError(y, os.WriteFile(scaleFile, []byte(table.String()), 0o644))
+}
+
+func scaleRow(y *yardstick, table scaleTable, over string, n int, key, name, unit string,
+	all []float64) {
+	v := yard.Samples(all)
+	table.add(over, n, key, v)
+	y.row(fmt.Sprintf("scale: %s, %d, %s", over, n, name), unit, yard.Goal{}, v, "")
 }
 
 func scaleRows(y *yardstick, table scaleTable, over string, conns int, runs []scaled) {
@@ -275,9 +286,7 @@ func scaleRows(y *yardstick, table scaleTable, over string, conns int, runs []sc
 		for _, f := range runs {
 			all = append(all, of(f))
 		}
-		v := yard.Samples(all)
-		table.add(over, conns, key, v)
-		y.row(fmt.Sprintf("scale: %s, %d connections, %s", over, conns, name), unit, yard.Goal{}, v, "")
+		scaleRow(y, table, over, conns, key, name, unit, all)
 	}
 	row("setup", "set-up, processor", "us", func(f scaled) float64 { return f.SetUpUs })
 	row("setup-wall", "set-up", "us", func(f scaled) float64 { return f.SetUpWallUs })

@@ -23,7 +23,7 @@ import (
 // sharedPool is a pool in an arena that a client of memif lends.
 func sharedPool(t testing.TB, mtu int) (*hugepages.Arena, *mem.Pool) {
 	t.Helper()
-	cfg := testhost.PoolConfig(4096, mtu)
+	cfg := testhost.PoolConfig(scaleBufs, mtu)
 	arena, err := hugepages.New(
 		hugepages.Config{Bytes: int64(cfg.Bytes()) + 4096, Node: hugepages.AnyNode, Memfd: true})
 	require.NoError(t, err)
@@ -62,11 +62,11 @@ func overMemif(t testing.TB, mtu int) *together {
 		t, c, [2]pmd.Port{server, attach(t, memif.Config{Socket: socket, MTU: mtu, Arena: arena})}, pools)
 }
 
-// overSwitch is two programs of a switch, whose core is turned by turn.
-func overSwitch(t testing.TB, mtu int) (g *together, turn func() int) {
-	cfg := vswitch.Config{}
+// switched are the ports of a switch's programs, whose core is turned by turn.
+func switched(t testing.TB, programs, mtu int) (ports []pmd.Port, pools []*mem.Pool,
+	cfg vswitch.Config, turn func() int) {
 	socket := filepath.Join(t.TempDir(), "switch.sock")
-	for i := range 2 {
+	for i := range programs {
 		cfg.Programs = append(cfg.Programs, vswitch.Program{
 			Name: fmt.Sprint("host", i), Socket: socket, ID: uint32(i), MAC: [6]byte{2, 5: byte(i + 1)},
 			MTU: mtu, Uplink: vswitch.NoUplink,
@@ -77,18 +77,22 @@ func overSwitch(t testing.TB, mtu int) (g *together, turn func() int) {
 	sw, err := vswitch.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, sw.Close()) })
-	var ports [2]pmd.Port
-	var pools [2]*mem.Pool
-	for i := range ports {
-		var arena *hugepages.Arena
-		arena, pools[i] = sharedPool(t, mtu)
-		ports[i] = attach(t, memif.Config{Socket: socket, ID: uint32(i), MTU: mtu, Arena: arena,
-			MAC: cfg.Programs[i].MAC})
+	for i := range programs {
+		arena, pool := sharedPool(t, mtu)
+		pools = append(pools, pool)
+		ports = append(ports, attach(t, memif.Config{Socket: socket, ID: uint32(i), MTU: mtu,
+			Arena: arena, MAC: cfg.Programs[i].MAC}))
 	}
 	began := time.Now()
 	core := sw.Cores()[0]
 	turn = func() int { return core.Turn(int64(time.Since(began)) + 1) }
-	g = onPorts(t, cable{mtu: mtu, between: turn}, ports, pools)
+	return ports, pools, cfg, turn
+}
+
+// overSwitch is two programs of a switch.
+func overSwitch(t testing.TB, mtu int) (g *together, turn func() int) {
+	ports, pools, _, turn := switched(t, 2, mtu)
+	g = onPorts(t, cable{mtu: mtu, between: turn}, [2]pmd.Port(ports), [2]*mem.Pool(pools))
 	return g, turn
 }
 
