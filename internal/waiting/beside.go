@@ -4,7 +4,7 @@ package waiting
 // each turn it themselves when it is free: two would take each other's caches and, where cores are
 // few, the core of the peer.
 type Beside struct {
-	at   int64  // when it was asked last
+	at   int64  // when it was asked last, or its own Turn after that was over
 	vain uint64 // Turns of callers by then that found nothing
 	rest int64  // the last one
 }
@@ -33,3 +33,7 @@ func (b *Beside) Rest(now int64, vain, waited uint64, busy bool) int64 {
 	b.rest = min(max(2*b.rest, restMinNs), restMaxNs)
 	return b.rest
 }
+
+// Turned says that a Turn of its own is over. What callers did in vain while it lasted, however
+// long, they did a moment ago.
+func (b *Beside) Turned(now int64) { b.at = now }

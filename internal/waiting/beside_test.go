@@ -25,4 +25,9 @@ func TestBeside(t *testing.T) {
 	require.Zero(t, b.Rest(at+int64(1e9), vain+2*besideVain, vain, false), "some looks a second")
 	require.EqualValues(t, restMinNs, b.Rest(at+int64(1e9)+1, vain+2*besideVain, 0, true),
 		"somebody is in a Turn")
+	at, vain = at+int64(2e9), vain+2*besideVain
+	require.Zero(t, b.Rest(at, vain, 0, false))
+	b.Turned(at + int64(1e9))
+	require.EqualValues(t, restMinNs, b.Rest(at+int64(1e9)+1, vain+besideVain, 0, false),
+		"they polled all through a long Turn")
 }

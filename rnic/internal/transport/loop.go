@@ -29,6 +29,7 @@ type Loop struct {
 	cfg    LoopConfig
 	held   atomic.Uint32 // 1: somebody turns
 	vainly atomic.Uint64 // Turns that Drive has made and that found nothing
+	shut   atomic.Uint64 // calls of Drive that found somebody in a Turn
 	waited atomic.Uint64 // vain when somebody began to wait for a completion
 	more   atomic.Bool   // funcs has some
 	rang   atomic.Pointer[member]
@@ -86,6 +87,7 @@ func NewLoop(cfg LoopConfig) (*Loop, error) {
 // any goroutine.
 func (l *Loop) Drive() bool {
 	if !l.held.CompareAndSwap(0, 1) {
+		l.shut.Add(1)
 		return false
 	}
 	work := l.turn(true, l.looks())
@@ -106,7 +108,14 @@ func (l *Loop) Drive() bool {
 }
 
 // vain is how many of callers' Turns were in vain for them. Any goroutine.
-func (l *Loop) vain() uint64 { return l.vainly.Load() + l.cfg.Bell.Polled() }
+//
+// One that polls all through a long Turn of the loop's own would make it, too: so many calls in
+// vain count as one. Few do not, for one that has posted something does not poll for the answer.
+func (l *Loop) vain() uint64 {
+	return l.vainly.Load() + l.shut.Load()/shutShare + l.cfg.Bell.Polled()
+}
+
+const shutShare = 32
 
 // Attend is called when somebody begins to wait for what he has polled for. Any goroutine.
 func (l *Loop) Attend() {
@@ -501,7 +510,9 @@ func (r *loopRunner) step() {
 		l.rouser.Rest(now, ns, r.shares, r.stay)
 		return
 	}
-	if r.turnOnce(true) == 0 && !r.over {
+	work := r.turnOnce(true)
+	r.beside.Turned(l.clock())
+	if work == 0 && !r.over {
 		l.rouser.Sleep(r.look, r.deadline, r.shares, 0)
 	}
 }

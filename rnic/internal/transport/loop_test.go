@@ -325,6 +325,29 @@ func TestLongTurn(t *testing.T) {
 	require.Zero(t, r.inTurn)
 }
 
+// The loop's own goroutine leaves the loop to a caller who has polled all through a Turn of its own,
+// however long that was; not to one who has called now and then.
+func TestLongTurnOfItsOwn(t *testing.T) {
+	for calls, rests := range map[int]bool{shutShare - 1: false, 3 * shutShare: true} {
+		l, _ := drivenEnds(t)
+		for l.Drive() {
+		}
+		l.Attend()
+		r := newLoopRunner(l)
+		l.cfg.OnTurn = func() int {
+			l.cfg.Start = l.cfg.Start.Add(-time.Second) // that long
+			for range calls {
+				require.False(t, l.Drive())
+			}
+			return 1
+		}
+		r.step()
+		before := l.turns
+		r.step()
+		require.Equal(t, rests, l.turns == before, "%d calls", calls)
+	}
+}
+
 // One who ends the last connection wakes the loop's own goroutine, which is to end.
 func TestDriveEndsLoop(t *testing.T) {
 	l := drivenLoop(t)
