@@ -325,8 +325,8 @@ func TestLongTurn(t *testing.T) {
 	require.Zero(t, r.inTurn)
 }
 
-// The loop's own goroutine leaves the loop to a caller who has polled all through a Turn of its own,
-// however long that was; not to one who has called now and then.
+// The loop's own goroutine leaves the loop to a caller who has polled all through a Turn of its
+// own, however long that was; not to one who has called now and then.
 func TestLongTurnOfItsOwn(t *testing.T) {
 	for calls, rests := range map[int]bool{shutShare - 1: false, 3 * shutShare: true} {
 		l, _ := drivenEnds(t)
