@@ -177,6 +177,9 @@ func (cfg *Config) checkDevice() error {
 	if cfg.Queue == nil || cfg.Pool == nil {
 		return errors.New("needs a Queue and the Pool it was opened with")
 	}
+	if cfg.Idle > IdleInterrupt {
+		return fmt.Errorf("Idle %d: want IdleAdaptive to IdleInterrupt", cfg.Idle)
+	}
 	if cfg.Idle == IdleInterrupt {
 		q, can := cfg.Queue.(pmd.Interrupter)
 		if can {

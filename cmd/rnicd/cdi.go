@@ -14,6 +14,7 @@ import (
 	"tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/rnicd/rnicd/internal/daemon/cdi"
+	"github.com/rnicd/rnicd/internal/daemon/command"
 	"github.com/rnicd/rnicd/internal/daemon/config"
 )
 
@@ -37,7 +38,7 @@ capability. Its C library has to be glibc 2.34 or later.
 
 docs/guides/containers.md has more.`,
 		Args: cobra.ArbitraryArgs,
-		RunE: onlyCommands,
+		RunE: command.OnlyCommands,
 	}
 	c.AddCommand(newCDIWrite(), newCDIList(), newCDIRemove())
 	return c
@@ -59,7 +60,7 @@ func newCDIWrite() *cobra.Command {
 is a switch's, a device for each of its programs in ` + cdi.DynamicDir + `/rnicd-*.json, as rnicd-switch.service does when it starts
 and reloads. Programs that have a secret are in a file that only root may read. A program that no container can be is left out; the
 exit status is 1 then, and all others are written.`,
-		Args: argsWanted(0, 0),
+		Args: command.ArgsWanted(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.OutOrStdout()) },
 	}
 	f := c.Flags()
@@ -95,7 +96,7 @@ func (o *cdiWrite) run(w io.Writer) error {
 	}
 	s, err := config.LoadSwitch(o.file, cdi.Drivers())
 	if err != nil {
-		return err
+		return command.OfConfigFlag(err)
 	}
 	open, secret, left := host.Programs(s)
 	if o.print {
@@ -175,7 +176,7 @@ func newCDIList() *cobra.Command {
 		Short: "List the devices that containers may have",
 		Long: `list prints the devices of our files in ` + strings.Join(cdi.Dirs, " and ") + `, each with its file, and on standard error what
 is wrong with a file, such as libraries that are not there; the exit status is 1 then.`,
-		Args: argsWanted(0, 0),
+		Args: command.ArgsWanted(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			var wrong []error
 			for _, d := range cdiDirs(dir) {
@@ -206,7 +207,7 @@ func newCDIRemove() *cobra.Command {
 		Short: "Remove the files that cdi write has written",
 		Long: `remove removes our files from ` + strings.Join(cdi.Dirs, " and ") + `, or only those of a switch's configuration, and prints their
 names. Containers that run keep what they have.`,
-		Args: argsWanted(0, 0),
+		Args: command.ArgsWanted(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			for _, d := range cdiDirs(dir) {
 				removed, err := cdi.Remove(d, file)

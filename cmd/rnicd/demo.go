@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rnicd/rnicd/internal/daemon/command"
 	"github.com/rnicd/rnicd/internal/tools/xfer"
 	"github.com/rnicd/rnicd/rnic"
 )
@@ -30,7 +31,7 @@ func newDemo() *cobra.Command {
 		Use: "demo [FILE]",
 		Short: "Transfer a file between two Pollers of this process, over a cable in memory " +
 			"(needs no root)",
-		Args: argsWanted(0, 1),
+		Args: command.ArgsWanted(0, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			path := ""
 			if len(args) == 1 {

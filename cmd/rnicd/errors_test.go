@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -215,6 +216,13 @@ func TestUnknownCommands(t *testing.T) {
 		{"serve --peermax 1", 1, `^rnicd: unknown flag: --peermax; did you mean --peer-max\?$`},
 		{"serve -z 1", 1, `^rnicd: unknown shorthand flag: 'z' in -z; see rnicd serve --help$`},
 		{"stream --banana", 1, `^rnicd: unknown flag: --banana; see rnicd stream --help$`},
+		{"switch", 1, `^rnicd: no --config given; want: rnicd switch --config FILE$`},
+		{"switch --config /no", 1, `^rnicd: --config /no: no such file or directory$`},
+		{"serve --config /no", 1, `^rnicd: --config /no: no such file or directory$`},
+		{"doctor --config /no", 1, `^rnicd: --config /no: no such file or directory$`},
+		{"run --config /no true", 1, `^rnicd: --config /no: no such file or directory$`},
+		{"check /no", 1, `^rnicd: /no: no such file or directory$`},
+		{"events a b", 1, `^rnicd: 2 arguments given; want: rnicd events \[ADDRESS\[:PORT\]\]$`},
 		{"", 0, `^  stream `},
 		{"stream", 0, `^  source `},
 		{"help stream", 0, `^  source `},
@@ -229,6 +237,28 @@ func TestUnknownCommands(t *testing.T) {
 			require.Equal(t, c.status == 0, err == nil, "%s", out)
 			require.Regexp(t, "(?m)"+c.want, string(out))
 		})
+	}
+}
+
+// Each mistake has a line of its own: of a file, of flags and of the variables they become.
+func TestMistakesAreLines(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "bad.toml")
+	require.NoError(t, os.WriteFile(file, []byte("[[port]]\nmtu = 3\npgae = 1\n"), 0o600))
+	for args, want := range map[string][]string{
+		"check " + file: {"rnicd: " + file + ":2:1: port.mtu: 3: want 576 to ",
+			"rnicd: " + file + ":3:1: port.pgae: unknown key; did you mean page?"},
+		"run --pmd tap --mtu 3 --mac x -- sh": {"rnicd: --mtu: 3: want ", `rnicd: --mac: "x": want `},
+	} {
+		out, err := exec.Command(programPath(t), strings.Fields(args)...).CombinedOutput()
+		require.Error(t, err)
+		lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+		for _, w := range want {
+			found := func(l string) bool { return strings.HasPrefix(l, w) }
+			require.True(t, slices.ContainsFunc(lines, found), "%s: %s", w, out)
+		}
+		for _, l := range lines {
+			require.Regexp(t, "^rnicd: ", l)
+		}
 	}
 }
 

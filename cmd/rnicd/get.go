@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rnicd/rnicd/internal/daemon/command"
 	"github.com/rnicd/rnicd/internal/tools/xfer"
 	"github.com/rnicd/rnicd/rnic"
 )
@@ -32,7 +33,7 @@ start-up settled, and writes it to FILE, which appears, or is replaced, only whe
 link, that goes for the file it leads to.
 
 Without --pmd it is an ordinary client: MPA over the kernel's TCP sockets. With it our own TCP does it, on a device of its own.`,
-		Args: argsWanted(2, 2),
+		Args: command.ArgsWanted(2, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			return getFile(c.Context(), o, args[0], args[1], newReporter(c, o.json))
 		},

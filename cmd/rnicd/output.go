@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rnicd/rnicd/internal/daemon/command"
 	"github.com/rnicd/rnicd/internal/lossy"
 	"github.com/rnicd/rnicd/internal/printable"
 	"github.com/rnicd/rnicd/internal/tools/xfer"
@@ -83,7 +84,7 @@ func (o *output) refusedAs(done func(error)) func(netip.AddrPort, string) {
 }
 
 func (o *output) failed(remote netip.AddrPort, err error) {
-	o.failure(remote.String(), oneLine(err))
+	o.failure(remote.String(), command.OneLine(err))
 }
 
 func (o *output) failure(remote, why string) {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/rnicd/rnicd/internal/daemon/command"
 	"github.com/rnicd/rnicd/internal/tools/perf"
 	"github.com/rnicd/rnicd/internal/tools/perf/pair"
 	"github.com/rnicd/rnicd/rnic"
@@ -54,7 +55,7 @@ func newPerf() *cobra.Command {
 after the other. Start rnicd perf server at one end, and rnicd perf write, read, send or atomic at the other; or rnicd
 perf demo for both ends in one process, over a cable in memory.`,
 		Args: cobra.ArbitraryArgs,
-		RunE: onlyCommands,
+		RunE: command.OnlyCommands,
 	}
 	c.AddCommand(newPerfServer(), newPerfDemo())
 	for _, op := range perfOps {
@@ -177,7 +178,7 @@ func newPerfClient(op perf.Op) *cobra.Command {
 	c := &cobra.Command{
 		Use:   op.String() + " bw|lat HOST[:PORT]",
 		Short: "Bandwidth or latency of " + what + " to a server",
-		Args:  argsWanted(2, 2),
+		Args:  command.ArgsWanted(2, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			return runPerf(c.Context(), o, args[0], args[1], newReporter(c, o.json))
 		},

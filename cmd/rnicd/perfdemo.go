@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rnicd/rnicd/internal/daemon/command"
 	"github.com/rnicd/rnicd/internal/tools/perf"
 	"github.com/rnicd/rnicd/internal/tools/perf/pair"
 	"github.com/rnicd/rnicd/rnic"
@@ -25,7 +26,7 @@ func newPerfDemo() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo write|read|send|atomic bw|lat",
 		Short: "Measure between two Pollers of this process, over a cable in memory (needs no root)",
-		Args:  argsWanted(2, 2),
+		Args:  command.ArgsWanted(2, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			return perfDemo(c.Context(), o, args[0], args[1], newReporter(c, o.json))
 		},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rnicd/rnicd/internal/daemon/command"
 	"github.com/rnicd/rnicd/internal/tools/perf/pair"
 	"github.com/rnicd/rnicd/rnic"
 )
@@ -25,7 +26,7 @@ func newPerfServer() *cobra.Command {
 		Short: "The other end of rnicd perf write, read, send and atomic",
 		Long: "server is the other end of rnicd perf write, read, send and atomic, which say " +
 			"themselves what is measured.",
-		Args: argsWanted(0, 0),
+		Args: command.ArgsWanted(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return perfServe(c.Context(), o, c.OutOrStdout())
 		},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rnicd/rnicd/internal/daemon/command"
 	"github.com/rnicd/rnicd/internal/tools/bytestream"
 )
 
@@ -46,7 +47,7 @@ func newPlain(mode string) *cobra.Command {
 		Use:   mode + " [HOST[:PORT]]",
 		Short: plainText[mode].short,
 		Long:  plainText[mode].long + " With HOST it connects; without, it listens.",
-		Args:  argsWanted(0, 1),
+		Args:  command.ArgsWanted(0, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return runPlain(c.Context(), o, args, newReporter(c, o.json))
 		},
@@ -178,7 +179,7 @@ func servePlain(ctx context.Context, o *plainOptions, l net.Listener, r *reporte
 		}
 		running.Go(func() {
 			if err := o.serve(ctx, conn, r); err != nil {
-				r.remarks.failure(conn.RemoteAddr().String(), oneLine(cutShort(err)))
+				r.remarks.failure(conn.RemoteAddr().String(), command.OneLine(cutShort(err)))
 			}
 			<-slots
 		})
@@ -224,7 +225,7 @@ func (p *plain) report(r *reporter, err error) {
 	bps := float64(res.Bytes) * 8 / max(res.Seconds, 1e-9)
 	res.Gbit, res.Resent = bps/1e9, bytestream.Retransmits(p.conn)
 	if err != nil {
-		res.Error = oneLine(err)
+		res.Error = command.OneLine(err)
 	}
 	r.do(func(w io.Writer) {
 		if r.json {

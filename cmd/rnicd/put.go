@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/rnicd/rnicd/internal/daemon/command"
 	"github.com/rnicd/rnicd/internal/tools/xfer"
 	"github.com/rnicd/rnicd/rnic"
 )
@@ -37,7 +38,7 @@ straight into it, and closes with one untagged message that carries length and S
 the server's memory has the same hash.
 
 Without --pmd it is an ordinary client: MPA over the kernel's TCP sockets. With it our own TCP does it, on a device of its own.`,
-		Args: argsWanted(2, 2),
+		Args: command.ArgsWanted(2, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			return putFile(c.Context(), o, args[0], args[1], newReporter(c, o.json))
 		},

@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
+	"github.com/rnicd/rnicd/internal/daemon/command"
 	"github.com/rnicd/rnicd/internal/port"
 	"github.com/rnicd/rnicd/internal/port/portfile"
 )
@@ -66,7 +67,7 @@ type and code. --verbose tells of other ends, too. While the program runs, rnicd
 The program's own options come after "--". It becomes this process: signals and its exit status are its own. The flags go to it as
 environment variables, RNICD_PMD, RNICD_ADDR and so on (docs/guides/verbs.md). The two libraries, ` + verbsLibrary + ` and
 ` + engineLibrary + `, are looked for beside rnicd, and in ../lib/rnicd and ../lib from there.`,
-		Args: argsWanted(1, math.MaxInt),
+		Args: command.ArgsWanted(1, math.MaxInt),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if o.counters {
 				return errors.New("--counters: run has none, for the program is not rnicd's own: leave it out")
@@ -210,16 +211,25 @@ func override(env, by []string) []string {
 	}), by...)
 }
 
+// ofFlags has errors, one a line, name flags instead of variables.
+func ofFlags(err error) error {
+	var all []error
+	for line := range strings.Lines(flagsFor(err.Error(), os.Environ())) {
+		all = append(all, errors.New(strings.TrimSuffix(line, "\n")))
+	}
+	return errors.Join(all...)
+}
+
 // runProgram makes this process the program. It returns only with an error.
 func runProgram(lib string, args, env []string) error {
 	if _, err := portfile.Environment(env, port.All()); err != nil {
-		return errors.New(flagsFor(err.Error(), os.Environ()))
+		return ofFlags(err)
 	}
 	if _, _, err := portfile.ControlDir(env); err != nil {
-		return errors.New(flagsFor(err.Error(), os.Environ()))
+		return ofFlags(err)
 	}
 	if _, err := portfile.GuardOf(env); err != nil {
-		return errors.New(flagsFor(err.Error(), os.Environ()))
+		return ofFlags(err)
 	}
 	library, err := findLibrary(lib)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rnicd/rnicd/internal/daemon"
+	"github.com/rnicd/rnicd/internal/daemon/command"
 	"github.com/rnicd/rnicd/internal/port"
 	"github.com/rnicd/rnicd/internal/tools/xfer"
 	"github.com/rnicd/rnicd/rnic"
@@ -35,7 +36,7 @@ which clients (rnicd get) read by RDMA Reads.
 
 With --config it serves what a file says, any number of services on any number of ports, until SIGTERM, which lets connections come
 to their end; SIGHUP reads the file again.`,
-		Args: argsWanted(0, 0),
+		Args: command.ArgsWanted(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if c.Flags().Changed("config") {
 				return serveConfig(c, o.config)
@@ -68,7 +69,8 @@ func serveConfig(c *cobra.Command, file string) error {
 	if len(others) > 0 {
 		return fmt.Errorf("--config: the file says everything; leave out %s", strings.Join(others, ", "))
 	}
-	return daemon.Run(file, port.All(), daemon.Options{Log: c.ErrOrStderr(), Version: version})
+	return command.OfConfigFlag(
+		daemon.Run(file, port.All(), daemon.Options{Log: c.ErrOrStderr(), Version: version}))
 }
 
 func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {

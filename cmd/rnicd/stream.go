@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/rnicd/rnicd/internal/daemon/command"
 )
 
 const (
@@ -23,7 +25,7 @@ func newStream() *cobra.Command {
 		Short: "Byte streams over TCP, to measure and to try interoperation: sink, source, echo",
 		Long:  `stream moves octets over plain TCP connections and says how fast. Nothing is needed at the other end but TCP.`,
 		Args:  cobra.ArbitraryArgs,
-		RunE:  onlyCommands,
+		RunE:  command.OnlyCommands,
 	}
 	c.AddCommand(newPlain("sink"), newPlain("source"), newPlain("echo"),
 		newRemoved("server", "iperf3"), newRemoved("client", "iperf3"))

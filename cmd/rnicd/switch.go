@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/rnicd/rnicd/internal/daemon/command"
 	"github.com/rnicd/rnicd/internal/daemon/switchd"
 	"github.com/rnicd/rnicd/internal/port"
 )
@@ -17,12 +18,11 @@ sharing one by ranges of TCP ports. A program is any client of memif: rnicd with
 DPDK's net_memif. What a program sends under another's MAC, address or port is dropped. rnicd check judges the file.
 
 SIGHUP reads the programs again, SIGUSR1 prints the counters, SIGTERM ends.`,
-		Args: argsWanted(0, 0),
+		Args: command.ArgsWanted(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return switchd.Run(file, port.All(), version, c.ErrOrStderr())
 		},
 	}
-	c.Flags().StringVar(&file, "config", "", "what is switched")
-	_ = c.MarkFlagRequired("config") // it is there
+	command.ConfigFlag(c, &file, "what is switched")
 	return c
 }

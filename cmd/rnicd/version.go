@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rnicd/rnicd/internal/daemon/command"
 	"github.com/rnicd/rnicd/pmd/dpdk"
 )
 
@@ -28,7 +29,7 @@ func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "The version, as --version prints it",
-		Args:  argsWanted(0, 0),
+		Args:  command.ArgsWanted(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(c.OutOrStdout(), "rnicd version %s\n", versionText())
 			return err

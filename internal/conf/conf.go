@@ -13,7 +13,9 @@
 package conf
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 )
@@ -45,17 +47,47 @@ func (es Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
+// Unwrap are the errors, as errors.Join has them.
+func (es Errors) Unwrap() []error {
+	all := make([]error, len(es))
+	for i, e := range es {
+		all[i] = e
+	}
+	return all
+}
+
 // fileMax bounds a configuration: whatever is longer is none.
 const fileMax = 1 << 20
 
-// Read reads a file that may be a configuration.
+// ReadError: there is no configuration to read.
+type ReadError struct {
+	File string
+	Err  error
+}
+
+func (e *ReadError) Error() string { return e.File + ": " + e.Err.Error() }
+func (e *ReadError) Unwrap() error { return e.Err }
+
+// Read reads a file that may be a configuration. Its error is a *ReadError.
 func Read(file string) ([]byte, error) {
+	text, err := read(file)
+	if err != nil {
+		var of *fs.PathError
+		if errors.As(err, &of) {
+			err = of.Err // the path is File
+		}
+		return nil, &ReadError{file, err}
+	}
+	return text, nil
+}
+
+func read(file string) ([]byte, error) {
 	st, err := os.Stat(file)
 	switch {
 	case err != nil:
 		return nil, err
 	case !st.Mode().IsRegular() || st.Size() > fileMax:
-		return nil, fmt.Errorf("%s: want a regular file of %d octets at most", file, fileMax)
+		return nil, fmt.Errorf("want a regular file of %d octets at most", fileMax)
 	}
 	return os.ReadFile(file)
 }
@@ -76,22 +108,25 @@ func Nearest(name string, names []string) (near string) {
 	return near
 }
 
-// distance is how many letters are to be put in, taken out or changed to make b of a.
+// distance is how many letters are to be put in, taken out or changed, or neighbours to change
+// places, to make b of a.
 func distance(a, b string) int {
-	row := make([]int, len(b)+1)
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := range len(a) {
-		corner := row[0]
+		before, last, row = last, row, before
 		row[0] = i + 1
 		for j := range len(b) {
-			change := corner
+			change := last[j]
 			if a[i] != b[j] {
 				change++
 			}
-			corner = row[j+1]
-			row[j+1] = min(change, corner+1, row[j]+1)
+			row[j+1] = min(change, last[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
 		}
 	}
 	return row[len(b)]

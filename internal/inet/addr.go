@@ -2,6 +2,7 @@ package inet
 
 import (
 	"encoding/binary"
+	"errors"
 	"math/bits"
 	"net/netip"
 )
@@ -107,6 +108,22 @@ func (a Addr) IsStation() bool {
 		return isStationV4(uint32(a.low()))
 	}
 	return !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback()
+}
+
+// CheckStation says why p, an address with its on-link prefix, can be no host's (RFC 1122,
+// 3.2.1.3): IsStation, and neither end of an IPv4 network that has ends (RFC 3021: a /31 has none).
+func CheckStation(p netip.Prefix) error {
+	a := p.Addr()
+	if !p.IsValid() || a.Is4In6() || !AddrFrom(a).IsStation() {
+		return errors.New("want the unicast address of a host, as 10.9.0.1/24 or fd09::1/64")
+	}
+	if a.Is4() && p.Bits() < 31 {
+		v, host := binary.BigEndian.Uint32(a.AsSlice()), ^uint32(0)>>p.Bits()
+		if v&host == 0 || v&host == host {
+			return errors.New("the first and the last address of a network are no host's")
+		}
+	}
+	return nil
 }
 
 // isStationV4 works on the number, as ParseIPv4 asks it of each packet.

@@ -17,6 +17,25 @@ func TestMACString(t *testing.T) {
 	require.False(t, mac(t, "00:00:00:00:00:01").IsZero())
 }
 
+// Neither end of an IPv4 network is a host's, unless the network has no ends.
+func TestCheckStation(t *testing.T) {
+	for text, want := range map[string]string{
+		"10.9.0.1/24": "", "10.9.0.0/31": "", "10.9.0.255/31": "", "10.9.0.0/32": "",
+		"10.9.0.254/24": "", "10.9.3.0/22": "", "fd09::/64": "", "fd09::1/64": "",
+		"10.9.0.0/24": "first and the last", "10.9.0.255/24": "first and the last",
+		"10.9.3.255/22": "first and the last", "224.0.0.1/4": "unicast", "127.0.0.1/8": "unicast",
+		"255.255.255.255/32": "unicast", "::ffff:10.9.0.1/120": "unicast", "ff02::1/64": "unicast",
+	} {
+		err := CheckStation(netip.MustParsePrefix(text))
+		if want == "" {
+			require.NoError(t, err, text)
+		} else {
+			require.ErrorContains(t, err, want, text)
+		}
+	}
+	require.ErrorContains(t, CheckStation(netip.Prefix{}), "unicast")
+}
+
 func TestAddrProperties(t *testing.T) {
 	type is struct{ v4, unspecified, multicast, broadcast, loopback, station bool }
 	for s, want := range map[string]is{

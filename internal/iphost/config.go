@@ -38,7 +38,12 @@ func (cfg *Config) checkRoute(r inet.Route) error {
 		if a.Addr() == r.Gateway {
 			return fmt.Errorf("gateway %v is our own address; name a router's", r.Gateway)
 		}
-		onLink = onLink || a.Contains(r.Gateway)
+		if a.Contains(r.Gateway) {
+			if err := inet.CheckStation(netip.PrefixFrom(r.Gateway, a.Bits())); err != nil {
+				return fmt.Errorf("gateway %v: %w", r.Gateway, err)
+			}
+			onLink = true
+		}
 	}
 	if !onLink {
 		return fmt.Errorf("gateway %v is not on %v", r.Gateway, cfg.Addrs[0].Masked())
@@ -52,9 +57,8 @@ func (cfg *Config) checkRoute(r inet.Route) error {
 
 // checkAddr says what is wrong with one address.
 func (cfg *Config) checkAddr(a netip.Prefix) error {
-	if b := inet.AddrFrom(a.Addr()); !a.IsValid() || !b.IsStation() || a.Addr().Is4In6() {
-		return fmt.Errorf(
-			"address %v: want an IPv4 or IPv6 unicast address with its prefix length, as 192.0.2.1/24", a)
+	if err := inet.CheckStation(a); err != nil {
+		return fmt.Errorf("address %v: %w", a, err)
 	}
 	if a.Addr().Is6() && cfg.MTU < inet.IPv6MTUMin {
 		return fmt.Errorf("MTU %d: IPv6 wants at least %d", cfg.MTU, inet.IPv6MTUMin)

@@ -1,7 +1,6 @@
 package port
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -238,24 +237,7 @@ func (c *Config) MTUMost() int {
 }
 
 // CheckStation refuses what can be no host's address.
-func CheckStation(p netip.Prefix) error {
-	// RFC 1122 section 3.2.1.3
-	if p.Addr().Is4() && p.Bits() < 31 && (p.Addr() == p.Masked().Addr() || p.Addr() == lastOf(p)) {
-		return fmt.Errorf("the first and the last address of a network are no host's")
-	}
-	if a := p.Addr(); a.Is4In6() || !inet.AddrFrom(a).IsStation() ||
-		a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
-		return fmt.Errorf("want the unicast address of a host, as 10.9.0.1/24 or fd09::1/64")
-	}
-	return nil
-}
-
-// lastOf is the broadcast address of an IPv4 network.
-func lastOf(p netip.Prefix) netip.Addr {
-	a := p.Addr().As4()
-	binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(a[:])|^uint32(0)>>p.Bits())
-	return netip.AddrFrom4(a)
-}
+func CheckStation(p netip.Prefix) error { return inet.CheckStation(p) }
 
 // ParseMAC reads the address of one station.
 func ParseMAC(text string) (mac [6]byte, err error) {

@@ -23,7 +23,7 @@ import (
 // return.
 func Main() {
 	if err := Root(port.All()).Execute(); err != nil {
-		fmt.Fprintln(os.Stderr, daemon.JournalError()+"rnicd: "+printable.Lines(err.Error()))
+		PrintError(os.Stderr, err)
 		os.Exit(ExitCode(err))
 	}
 	os.Exit(0)
@@ -33,16 +33,16 @@ func Main() {
 func Root(drivers port.Drivers) *cobra.Command {
 	root := &cobra.Command{Use: "rnicd",
 		Short: "A software RNIC: iWARP over a userspace, MPA-aware TCP", SilenceUsage: true,
-		SilenceErrors: true}
+		SilenceErrors: true, Args: cobra.ArbitraryArgs, RunE: OnlyCommands}
+	root.SetFlagErrorFunc(FlagError)
 	var file string
 	serve := &cobra.Command{
-		Use: "serve --config FILE", Short: "Serve what a configuration says", Args: cobra.NoArgs,
+		Use: "serve --config FILE", Short: "Serve what a configuration says", Args: ArgsWanted(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return daemon.Run(file, drivers, daemon.Options{Log: c.ErrOrStderr()})
 		},
 	}
-	serve.Flags().StringVar(&file, "config", "", "configuration")
-	_ = serve.MarkFlagRequired("config") // it is there
+	ConfigFlag(serve, &file, "configuration")
 	root.AddCommand(serve, Check(drivers), Doctor(drivers), Status(), Top(), Ss(), Capture(),
 		Events(), Man())
 	return root
@@ -55,7 +55,7 @@ func Check(drivers port.Drivers) *cobra.Command {
 		Short: "Say what is wrong with a configuration, without opening anything",
 		Long: `check reads a configuration of rnicd serve --config, or of rnicd switch, and says everything that is wrong with it, each with line and
 column. The exit status is 0 when a daemon can start with it, as far as that shows without opening a device.`,
-		Args: cobra.ExactArgs(1),
+		Args: ArgsWanted(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			text, err := conf.Read(args[0])
 			if err != nil {
@@ -108,13 +108,13 @@ func Doctor(drivers port.Drivers) *cobra.Command {
 /dev/net/tun, memlock, and whether devices, TCP ports, sockets and folders are there and free, for a daemon or a switch; of one
 that runs, whether its devices take frames. Each line is ok; warn, where the daemon runs without but not as fast; or lack, where it does not run. With
 --config only what that configuration needs is a lack. The exit status is 1 when something is lacking.`,
-		Args: cobra.NoArgs,
+		Args: ArgsWanted(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			m := doctor.Machine{Root: "/"}
 			if file != "" {
 				var err error
 				if m.Config, err = needs(file, drivers); err != nil {
-					return err
+					return OfConfigFlag(err)
 				}
 			}
 			found := m.Examine()

@@ -25,7 +25,7 @@ func Events() *cobra.Command {
 		Short: "Show the last events of connections of a running daemon, and of programs",
 		Long: `events asks the daemon and the programs of rnicd run on their control sockets for flight records: with the address of a peer, those of
 its connections and of those that have ended with an error lately; without, of all that have ended with an error lately.`,
-		Args: cobra.MaximumNArgs(1),
+		Args: ArgsWanted(0, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			those, err := who.programs()
 			if err != nil {

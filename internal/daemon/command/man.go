@@ -23,7 +23,7 @@ func Man() *cobra.Command {
 		Use:    "man DIRECTORY",
 		Short:  "Write the manual pages of all commands and of the configuration",
 		Hidden: true,
-		Args:   cobra.ExactArgs(1),
+		Args:   ArgsWanted(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			root := c.Root()
 			root.InitDefaultCompletionCmd() // or its page is there only when another one has asked for it

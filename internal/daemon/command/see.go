@@ -64,7 +64,7 @@ of docs/reference/limits.md: one object, of each program one.
 
 Exit status: 0, it runs and all Pollers, or threads, turn; 2, one stands still; 3, nobody answers on the socket, even if programs of
 rnicd run do on theirs; 1, anything else, as a socket that this user may not ask.`,
-		Args: cobra.NoArgs,
+		Args: ArgsWanted(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if ofSwitch && who.program != "" {
 				return errors.New("--switch and --program: give only one")

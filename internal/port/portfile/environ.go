@@ -62,6 +62,10 @@ func Environment(environ []string, drivers port.Drivers) (*port.Config, error) {
 			return nil, fmt.Errorf("%s and %s: give only one", envFile, names[0])
 		}
 		cfg, err := portOf(file, vars["port"], drivers)
+		var unread *conf.ReadError
+		if errors.As(err, &unread) {
+			return nil, fmt.Errorf("%s %w", envFile, err)
+		}
 		if err != nil {
 			return nil, err
 		}
