@@ -58,3 +58,11 @@ func TestFlightRecord(t *testing.T) {
 	require.Equal(t, c.qp.Err(), f.Err)
 	require.Contains(t, kindsOf(f), flight.TerminateIn)
 }
+
+// An event names a dialect as everything else does.
+func TestFlightNamesDialects(t *testing.T) {
+	for d := Dialect(0); d <= RFC6581+1; d++ {
+		e := flight.Event{Kind: flight.InService, A: uint64(d)}
+		require.Equal(t, "in service, "+d.String(), e.String())
+	}
+}

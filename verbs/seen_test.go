@@ -110,7 +110,7 @@ func TestProgramsAreSeen(t *testing.T) {
 			require.Len(t, p.Listeners, 1)
 			require.EqualValues(t, 7000, p.Listeners[0].Port())
 			if transport == "memif" {
-				require.Equal(t, []string{"10.9.0.1/24"}, is.Ports[0].Addresses)
+				require.EqualValues(t, []string{"10.9.0.1/24"}, is.Ports[0].Addresses)
 				require.Equal(t, 1, is.Ports[0].Queues[0].Counters.Conns)
 			} else {
 				require.Equal(t, 1, is.Ports[0].KernelConnections)

@@ -84,7 +84,7 @@ func TestSwitchSeen(t *testing.T) {
 	one, writer := is.Programs[0], is.Programs[1]
 	require.True(t, one.Attached)
 	require.EqualValues(t, store.PID(), one.Program.PID)
-	require.Equal(t, []string{"10.9.0.1"}, one.Program.Addresses)
+	require.EqualValues(t, []string{"10.9.0.1"}, one.Program.Addresses)
 	require.Greater(t, one.SentB, uint64(1<<20), "the file")
 	require.Greater(t, writer.ReceivedB, one.SentB/2)
 	require.False(t, writer.Attached)

@@ -44,12 +44,12 @@ func TestStatus(t *testing.T) {
 	require.Len(t, s.Ports, 1)
 	p := s.Ports[0]
 	require.Equal(t, "cable", p.Name)
-	require.Equal(t, []string{"10.9.0.1/24"}, p.Addresses)
+	require.EqualValues(t, []string{"10.9.0.1/24"}, p.Addresses)
 	require.Len(t, p.Queues, 1)
 	require.Equal(t, -1, p.Queues[0].Core)
 	require.NotZero(t, p.Queues[0].Counters.RxFrames)
 	require.EqualValues(t, 1, p.Queues[0].Counters.Accepted)
-	require.Equal(t, []status.Service{{
+	require.EqualValues(t, []status.Service{{
 		Name: "measure", Type: "perf", Listen: 7175, Ports: []string{"cable"}, ConnectionsMax: 64,
 		Accepted: 1, Connections: s.Services[0].Connections,
 	}}, s.Services)

@@ -127,7 +127,7 @@ func (e Event) String() string {
 		}
 		return fmt.Sprintf("MPA %s: Rev %d, %d octets of private data", text, e.A&^rejects, e.B)
 	case InService:
-		return fmt.Sprintf("in service, dialect %d", e.A)
+		return "in service, " + dialect(e.A)
 	case BadCRC:
 		return fmt.Sprintf("segment dropped at %d: bad CRC, %d in all", e.A, e.B)
 	case TerminateSent, TerminateIn:
@@ -143,4 +143,14 @@ func (e Event) String() string {
 		return "work requests flushed"
 	}
 	return fmt.Sprintf("%d: %d, %d", e.Kind, e.A, e.B)
+}
+
+// dialects are the names of mpa.Dialect's numbers.
+var dialects = [...]string{1: "culley-02", "rddp-01", "rfc5044", "rtr", "rfc6581"}
+
+func dialect(n uint64) string {
+	if n == 0 || n >= uint64(len(dialects)) {
+		return fmt.Sprintf("dialect %d", n)
+	}
+	return dialects[n]
 }

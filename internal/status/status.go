@@ -25,10 +25,10 @@ type Daemon struct {
 	CPU     CPU       `json:"cpu"`
 	Loaded  time.Time `json:"loaded,omitzero"` // when the configuration in force was read
 	// why the last reload failed, until one succeeds
-	ReloadError string    `json:"reload_error,omitempty"`
-	Ports       []Port    `json:"ports"`
-	Services    []Service `json:"services"`
-	Program     *Program  `json:"program,omitempty"`
+	ReloadError string        `json:"reload_error,omitempty"`
+	Ports       List[Port]    `json:"ports"`
+	Services    List[Service] `json:"services"`
+	Program     *Program      `json:"program,omitempty"`
 }
 
 // States of a Daemon.
@@ -40,14 +40,14 @@ const (
 
 // Program is what only a program of rnicd run has.
 type Program struct {
-	Command      string           `json:"command"`
-	Looks        string           `json:"looks"`       // what its device looks like: iwarp, roce
-	QueuePairs   int              `json:"queue_pairs"` // without those for datagrams
-	Datagrams    int              `json:"datagram_queue_pairs"`
-	Connections  int              `json:"connections"` // of queue pairs
-	Listeners    []netip.AddrPort `json:"listeners"`
-	Regions      int              `json:"regions"` // registered by the program
-	RegionOctets uint64           `json:"region_octets"`
+	Command      string               `json:"command"`
+	Looks        string               `json:"looks"`       // what its device looks like: iwarp, roce
+	QueuePairs   int                  `json:"queue_pairs"` // without those for datagrams
+	Datagrams    int                  `json:"datagram_queue_pairs"`
+	Connections  int                  `json:"connections"` // of queue pairs
+	Listeners    List[netip.AddrPort] `json:"listeners"`
+	Regions      int                  `json:"regions"` // registered by the program
+	RegionOctets uint64               `json:"region_octets"`
 }
 
 // CPU is what the control groups of the process leave it of the CPUs.
@@ -75,23 +75,23 @@ func TroubleOf(t pmd.Trouble) *Trouble {
 
 // Port is a [[port]].
 type Port struct {
-	Name         string   `json:"name"`
-	Driver       string   `json:"driver"`
-	Device       string   `json:"device,omitempty"`
-	MAC          string   `json:"mac,omitempty"`
-	Addresses    []string `json:"addresses"`
-	MTU          int      `json:"mtu,omitempty"`
-	MemoryOctets int      `json:"memory_octets,omitempty"` // of packets and rings
-	Pages        string   `json:"pages,omitempty"`
-	Link         string   `json:"link,omitempty"`
-	Trouble      *Trouble `json:"trouble,omitempty"`
-	Regions      int      `json:"regions"` // registered regions and windows
+	Name         string       `json:"name"`
+	Driver       string       `json:"driver"`
+	Device       string       `json:"device,omitempty"`
+	MAC          string       `json:"mac,omitempty"`
+	Addresses    List[string] `json:"addresses"`
+	MTU          int          `json:"mtu,omitempty"`
+	MemoryOctets int          `json:"memory_octets,omitempty"` // of packets and rings
+	Pages        string       `json:"pages,omitempty"`
+	Link         string       `json:"link,omitempty"`
+	Trouble      *Trouble     `json:"trouble,omitempty"`
+	Regions      int          `json:"regions"` // STags: of regions, windows and connections
 	// connections over the kernel's sockets
 	KernelConnections int                  `json:"kernel_connections,omitempty"`
 	Startup           rnic.StartupCounters `json:"startup"`
 	// start-ups, by cause, those that are not 0
 	Refused map[string]uint64 `json:"refused,omitempty"`
-	Queues  []Queue           `json:"queues"` // none over the kernel's sockets
+	Queues  List[Queue]       `json:"queues"` // none over the kernel's sockets
 	XStats  map[string]uint64 `json:"xstats,omitempty"`
 	Capture *Capture          `json:"capture,omitempty"` // of the key capture
 }
@@ -120,15 +120,15 @@ type Queue struct {
 
 // Service is a [[service]].
 type Service struct {
-	Name           string   `json:"name"`
-	Type           string   `json:"type"`
-	Listen         int      `json:"listen"`
-	Ports          []string `json:"ports"`
-	Connections    int      `json:"connections"`
-	ConnectionsMax int      `json:"connections_max"`
-	Accepted       uint64   `json:"accepted"`
-	Refused        uint64   `json:"refused"`
-	Failed         uint64   `json:"failed"`
+	Name           string       `json:"name"`
+	Type           string       `json:"type"`
+	Listen         int          `json:"listen"`
+	Ports          List[string] `json:"ports"`
+	Connections    int          `json:"connections"`
+	ConnectionsMax int          `json:"connections_max"`
+	Accepted       uint64       `json:"accepted"`
+	Refused        uint64       `json:"refused"`
+	Failed         uint64       `json:"failed"`
 	// RefusedBy are the causes of Refused, those that are not 0, of ServiceRefusals.
 	RefusedBy map[string]uint64 `json:"refused_by,omitempty"`
 }

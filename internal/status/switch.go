@@ -23,11 +23,11 @@ type Switch struct {
 	Error   string    `json:"error,omitempty"` // a thread does not turn: there are no counters
 	CPU     CPU       `json:"cpu"`
 	// why the last reload failed, or changed only a part, until one succeeds
-	ReloadError string         `json:"reload_error,omitempty"`
-	Refused     uint64         `json:"refused"` // clients that may not attach, or cannot
-	Threads     []SwitchThread `json:"threads"`
-	Uplinks     []SwitchPort   `json:"uplinks"` // one for each queue
-	Programs    []SwitchPort   `json:"programs"`
+	ReloadError string             `json:"reload_error,omitempty"`
+	Refused     uint64             `json:"refused"` // clients that may not attach, or cannot
+	Threads     List[SwitchThread] `json:"threads"`
+	Uplinks     List[SwitchPort]   `json:"uplinks"` // one for each queue
+	Programs    List[SwitchPort]   `json:"programs"`
 }
 
 // SwitchThread is a thread that switches.
@@ -76,13 +76,13 @@ type SwitchPort struct {
 
 // SwitchProgram is what only programs have.
 type SwitchProgram struct {
-	Socket    string   `json:"socket"`
-	ID        uint32   `json:"id"`
-	Uplink    string   `json:"uplink,omitempty"`
-	Addresses []string `json:"addresses"`
-	Ports     []string `json:"ports,omitempty"`
-	MAC       string   `json:"mac"`
-	VLAN      uint16   `json:"vlan,omitempty"`
+	Socket    string       `json:"socket"`
+	ID        uint32       `json:"id"`
+	Uplink    string       `json:"uplink,omitempty"`
+	Addresses List[string] `json:"addresses"`
+	Ports     []string     `json:"ports,omitempty"`
+	MAC       string       `json:"mac"`
+	VLAN      uint16       `json:"vlan,omitempty"`
 	// The process that is attached, or was; none yet: 0.
 	PID    int32  `json:"pid,omitempty"`
 	UID    uint32 `json:"uid"`

@@ -15,7 +15,8 @@ import (
 // Errors that were joined have a line each; words around them, or a line break in one, do not.
 func TestMistakes(t *testing.T) {
 	a, b := errors.New("a"), errors.New("b\nrnicd: c")
-	inFile := conf.Errors{{File: "f", Line: 1, Column: 2, Text: "x"}, {File: "f", Line: 3, Column: 4, Text: "y"}}
+	inFile := conf.Errors{{File: "f", Line: 1, Column: 2, Text: "x"},
+		{File: "f", Line: 3, Column: 4, Text: "y"}}
 	for _, c := range []struct {
 		err  error
 		want []string

@@ -231,7 +231,7 @@ func WriteStatus(w io.Writer, d *status.Daemon) {
 		if p.Link != "" {
 			parts = append(parts, "link "+p.Link)
 		}
-		parts = append(parts, fmt.Sprintf("%d regions", p.Regions))
+		parts = append(parts, fmt.Sprintf("%d STags", p.Regions))
 		if p.KernelConnections > 0 {
 			parts = append(parts, fmt.Sprintf("%d connections", p.KernelConnections))
 		}
