@@ -24,7 +24,7 @@ func (l *lab) openTwo() (u, w *peer) {
 // pool is short for another reason. It is when another connection wants some.
 func TestOwnWantEndsNobody(t *testing.T) {
 	for _, other := range []bool{false, true} {
-		l := newLab(t, nil)
+		l := newLab(t, func(_ int, cfg *Config) { cfg.StallNs = second })
 		u, w := l.openTwo()
 
 		l.a.nic.lose = every
@@ -39,7 +39,7 @@ func TestOwnWantEndsNobody(t *testing.T) {
 			if other {
 				w.send(1)
 			}
-			return u.closed > 0 || l.now-begin > 20*second
+			return u.closed > 0 || l.now-begin > 3*second
 		})
 		require.Equal(t, other, u.closed > 0)
 		if other {
@@ -52,8 +52,9 @@ func TestOwnWantEndsNobody(t *testing.T) {
 
 // A peer that acknowledges what is sent again, of much that was lost, is late by the user timeout.
 func TestPeerBeingRepairedIsNotLate(t *testing.T) {
-	const giveUp = 12 * second
+	const giveUp = 3 * second
 	l := newLab(t, func(_ int, cfg *Config) {
+		cfg.StallNs = second
 		cfg.TCP.NoSACK, cfg.TCP.NoTimestamps, cfg.TCP.UserTimeoutNs = true, true, giveUp
 	})
 	u, w := l.openTwo()
@@ -140,9 +141,7 @@ func TestUpperWantsBufs(t *testing.T) {
 		"its peer has time": {func(l *lab, few, _ *holder) {
 			few.conn.NeedBufs()
 		}, stallDefaultNs - 1, false},
-		"beyond a gap": {func(l *lab, few, _ *holder) {
-			few.conn.WantBufs()
-		}, 100 * second, true},
+		"beyond a gap": {func(l *lab, few, _ *holder) { few.conn.WantBufs() }, 100 * second, true},
 		"beyond a gap, sooner": {func(l *lab, few, _ *holder) {
 			few.conn.WantBufs()
 		}, 100*second - 1, false},
@@ -301,8 +300,7 @@ func TestPeerClock(t *testing.T) {
 func TestBudget(t *testing.T) {
 	require.Equal(t, Budget{
 		Reserve: 128, Proven: 896, Unread: 4096, OutOfOrder: 3072, Squeeze: 3072, Grow: 2048,
-		Window: 2048,
-		Spare:  2048, SpareInOrder: 64, PartialMax: 1024,
+		Window: 2048, Spare: 2048, SpareInOrder: 64, PartialMax: 1024,
 	}, newBudget(8192, 32))
 	for size := 1; size < 3000; size++ {
 		b := newBudget(size, 32)

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/stretchr/testify/require"
 )
 
@@ -65,7 +66,7 @@ func (x paced) open(t *testing.T, beside bool) (l *longLab, from, to []*peer) {
 // never stands still.
 func TestPacedBesideUnpaced(t *testing.T) {
 	r := dice(t)
-	for range 5 {
+	for range sample.Count(2, 5) {
 		x := drawPaced(r, 0)
 		t.Run(x.String(), func(t *testing.T) {
 			turns := 20 * x.turns

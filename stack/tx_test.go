@@ -104,7 +104,7 @@ func TestDeviceBackPressure(t *testing.T) {
 // A device that takes nothing for long: what still stands in the batch is not taken for lost, and
 // no neighbour for silent, until a device that has done so for the user timeout is given up.
 func TestQueuedFrameIsNotSentTwice(t *testing.T) {
-	l, u, v := newLab(t, nil).opened()
+	l, u, v := newLab(t, func(_ int, cfg *Config) { cfg.TCP.UserTimeoutNs = 10 * second }).opened()
 	l.a.nic.txMax = 0
 	u.send(1000)
 	cwnd := u.conn.Stats().Cwnd
