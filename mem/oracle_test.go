@@ -208,9 +208,8 @@ func (o *oracle) bind(t *rapid.T) {
 	}
 	opt := WindowOptions{
 		Off: rapid.IntRange(-1, 9).Draw(t, "off"), Len: rapid.IntRange(0, 10).Draw(t, "len"),
-		Stream: someStream.Draw(t, "stream"),
-		Access: someAccess.Draw(t, "access"),
-		Base:   rapid.SampledFrom([]uint64{0, 5, 1 << 63, math.MaxUint64 - 5}).Draw(t, "base"),
+		Stream: someStream.Draw(t, "stream"), Access: someAccess.Draw(t, "access"),
+		Base: rapid.SampledFrom([]uint64{0, 5, 1 << 63, math.MaxUint64 - 5}).Draw(t, "base"),
 	}
 	stag, err := r.w.Bind(of.m, opt)
 	o.end(r)

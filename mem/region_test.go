@@ -451,8 +451,7 @@ func TestRegionErrorText(t *testing.T) {
 	for want, e := range map[string]*RegionError{
 		"mem: region's Access is " + (LocalRead | RemoteWrite).String() + ", must be less": {"Access",
 			uint64(LocalRead | RemoteWrite), "less"},
-		"mem: region's Access is 0xf0, must be less": {"Access",
-			0xf0, "less"},
+		"mem: region's Access is 0xf0, must be less": {"Access", 0xf0, "less"},
 		"mem: window's Off is -8, must be more": {windowField +
 			"Off", math.MaxUint64 - 7, "more"},
 		"mem: region's Base is 18446744073709551608, must be less": {"Base",

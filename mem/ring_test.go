@@ -216,8 +216,7 @@ const ringRounds = 20_000
 // Two goroutines; run with -race this proves that the indices order the elements.
 func TestSPSCTwoGoroutines(t *testing.T) {
 	for name, backing := range map[string][]uint64{
-		"heap":  make([]uint64, 64),
-		"arena": View[uint64](hugepages.Heap(4096).Bytes(), 64),
+		"heap": make([]uint64, 64), "arena": View[uint64](hugepages.Heap(4096).Bytes(), 64),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := NewSPSC(backing)

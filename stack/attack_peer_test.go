@@ -264,12 +264,10 @@ var hoards = []hoard{{
 	atOnce: 95, later: 95, check: reclaimed,
 }, {
 	name: "some is acknowledged, then the window is shut over what is in flight", size: 300,
-	behave: taking(20_000, 0),
-	atOnce: 90, later: 90, check: reclaimed,
+	behave: taking(20_000, 0), atOnce: 90, later: 90, check: reclaimed,
 }, {
 	name: "as many as there are Bufs acknowledge something, then the window is shut", size: 2500,
-	behave: taking(1448, 0),
-	atOnce: 90, later: 90, check: reclaimed,
+	behave: taking(1448, 0), atOnce: 90, later: 90, check: reclaimed,
 }, {
 	name: "an octet is acknowledged now and then", size: 300,
 	behave: func(m *member, s *tcp.Segment) {

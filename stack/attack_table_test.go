@@ -147,10 +147,8 @@ func TestTimeWaitExhaustion(t *testing.T) {
 // open or shut.
 func TestPeersThatNeverClose(t *testing.T) {
 	for name, behave := range map[string]func(m *member, s *tcp.Segment){
-		"FIN-WAIT-2": obliging,
-		"FIN never acknowledged": func(m *member, s *tcp.Segment) {
-			m.ack(m.first, 65535)
-		},
+		"FIN-WAIT-2":             obliging,
+		"FIN never acknowledged": func(m *member, s *tcp.Segment) { m.ack(m.first, 65535) },
 		"octets never acknowledged, window shut": func(m *member, s *tcp.Segment) {
 			m.ack(m.first, 0)
 		},

@@ -143,8 +143,7 @@ func (s *siege) fragment(from netip.Addr, id uint16, off, n int, more bool) []by
 	f := packet(mallory, s.b.mac, from, s.b.addr, inet.ProtoTCP, make([]byte, n))
 	ip := inet.IPv4{
 		TTL: 64, Proto: inet.ProtoTCP, Src: inet.AddrFrom(from), Dst: inet.AddrFrom(s.b.addr),
-		TotalLen: inet.IPv4Len + n,
-		ID:       id, FragOff: off, MF: more,
+		TotalLen: inet.IPv4Len + n, ID: id, FragOff: off, MF: more,
 	}
 	ip.Put(f[inet.EthernetLen:])
 	for i := range n {

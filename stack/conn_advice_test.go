@@ -312,8 +312,7 @@ func TestSmallSendsMerge(t *testing.T) {
 	l := newLab(t, nil)
 	l.listen(l.b, 7, 4)
 	k := &clerk{}
-	c, err := l.a.Dial(addrPort(l.b, 7), k)
-	require.NoError(t, err)
+	c := must(l.a.Dial(addrPort(l.b, 7), k))(t)
 	l.until("open", func() bool { return len(l.accepted) == 1 })
 	l.accepted[0].unchecked = true
 	var sizes []int

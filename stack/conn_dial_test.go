@@ -18,13 +18,12 @@ func TestLocalPortOfADial(t *testing.T) {
 	l.listen(l.b, 8, 16)
 	from := func(port uint16) netip.AddrPort { return netip.AddrPortFrom(netip.Addr{}, port) }
 	u := newPeer(t, 1)
-	c, err := l.a.DialFrom(from(4000), addrPort(l.b, 7), u)
-	require.NoError(t, err)
+	c := must(l.a.DialFrom(from(4000), addrPort(l.b, 7), u))(t)
 	l.until("open", func() bool { return u.opened && len(l.accepted) == 1 })
 	require.Equal(t, addrPort(l.a, 4000), c.Local())
 	require.Equal(t, c.Local(), l.accepted[0].conn.Remote())
 
-	_, err = l.a.DialFrom(from(4000), addrPort(l.b, 7), newPeer(t, 1))
+	_, err := l.a.DialFrom(from(4000), addrPort(l.b, 7), newPeer(t, 1))
 	require.ErrorIs(t, err, ErrPortUsed)
 	require.ErrorContains(t, err, "from port 4000")
 	other := newPeer(t, 1)
@@ -179,9 +178,8 @@ func TestDialSaysWhatIsImpossible(t *testing.T) {
 	l := newLab(t, nil)
 	for remote, want := range map[string]error{
 		"224.0.0.1:7": ErrNetUnreachable, "255.255.255.255:7": ErrNetUnreachable,
-		"0.0.0.0:7":   ErrNetUnreachable,
-		"127.0.0.1:7": ErrNetUnreachable, "10.0.0.255:7": ErrNetUnreachable,
-		"10.0.0.2:0": nil, "[2001:db8::1]:7": ErrNetUnreachable,
+		"0.0.0.0:7": ErrNetUnreachable, "127.0.0.1:7": ErrNetUnreachable,
+		"10.0.0.255:7": ErrNetUnreachable, "10.0.0.2:0": nil, "[2001:db8::1]:7": ErrNetUnreachable,
 		"10.0.0.1:7": ErrNoRoute, "192.0.2.1:7": ErrNetUnreachable,
 	} {
 		_, err := l.a.Dial(netip.MustParseAddrPort(remote), newPeer(t, 1))

@@ -75,8 +75,7 @@ func TestListenAtAddresses(t *testing.T) {
 func TestHold(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) { cfg.DialPorts = PortRange{4000, 4001} })
 	l.listen(l.b, 7, 4)
-	port, err := l.a.Hold(netip.AddrPort{})
-	require.NoError(t, err)
+	port := must(l.a.Hold(netip.AddrPort{}))(t)
 	require.Contains(t, []uint16{4000, 4001}, port)
 	other := 8001 - port
 	local := netip.AddrPortFrom(l.a.addr, port)
@@ -87,15 +86,14 @@ func TestHold(t *testing.T) {
 		u.conn.Abort()
 		l.until("closed", func() bool { return u.closed == 1 })
 	}
-	_, err = l.a.DialFrom(local, addrPort(l.b, 7), newPeer(t, 1))
+	_, err := l.a.DialFrom(local, addrPort(l.b, 7), newPeer(t, 1))
 	require.ErrorIs(t, err, ErrPortUsed)
 	yes := func(*Conn) Upper { return newPeer(t, 2) }
 	require.ErrorIs(t, l.a.ListenAt(local, false, 1, yes), ErrPortUsed)
 	require.ErrorIs(t, l.a.Listen(port, 1, yes), ErrPortUsed)
 
 	u := newPeer(t, 1)
-	c, err := l.a.DialHeld(local, addrPort(l.b, 7), u)
-	require.NoError(t, err)
+	c := must(l.a.DialHeld(local, addrPort(l.b, 7), u))(t)
 	require.Equal(t, local, c.Local())
 	u.conn = c
 	l.until("open", func() bool { return u.opened })
@@ -122,8 +120,7 @@ func TestHold(t *testing.T) {
 	_, err = l.a.Hold(netip.AddrPortFrom(netip.MustParseAddr("10.0.0.9"), 0))
 	require.ErrorIs(t, err, ErrNotLocal)
 
-	second, err := l.a.Hold(netip.AddrPort{})
-	require.NoError(t, err)
+	second := must(l.a.Hold(netip.AddrPort{}))(t)
 	require.Equal(t, other, second)
 	none, err := l.a.Hold(netip.AddrPort{})
 	require.ErrorIs(t, err, ErrPortUsed, "none is left")

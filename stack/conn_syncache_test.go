@@ -58,9 +58,7 @@ func (g *ghost) syn(o tcp.Options) tcp.Segment {
 }
 
 // handshaking is a lab with a handshake of port 1000's that waits for its last ACK.
-func handshaking(
-	t *testing.T, tune func(int, *Config), o tcp.Options,
-) (*lab, *ghost, tcp.Segment) {
+func handshaking(t *testing.T, tune func(int, *Config), o tcp.Options) (*lab, *ghost, tcp.Segment) {
 	l := newLab(t, tune)
 	l.listen(l.b, 7, 4)
 	g := newGhost(l, 1000)

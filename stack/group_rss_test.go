@@ -16,8 +16,7 @@ import (
 const verificationKey = "6d5a56da255b0ec24167253d43a38fb0d0ca2bcbae7b30b477cb2da38030f20c6a42b73bbeac01fa"
 
 func TestToeplitzVectors(t *testing.T) {
-	key, err := hex.DecodeString(verificationKey)
-	require.NoError(t, err)
+	key := must(hex.DecodeString(verificationKey))(t)
 	r := newRSS(&pmd.Caps{RSSKey: key, RSSTable: []uint16{0}}, 1)
 	for _, c := range []struct {
 		to, from string

@@ -74,17 +74,14 @@ func groupLab(t *testing.T, n int) *lab { return groupLabTuned(t, n, nil) }
 func groupLabTuned(t *testing.T, n int, tune func(cfg *Config)) *lab {
 	t.Helper()
 	l := &lab{t: t, now: 1000 * second}
-	link, err := wire.New(wire.Config{})
-	require.NoError(t, err)
+	link := must(wire.New(wire.Config{}))(t)
 	l.a = l.host(link.Port(0), 0, func(_ int, cfg *Config) { cfg.ConnsMax = 128 })
 	l.hosts = append(l.hosts, l.a)
 	s := &steering{rng: rand.New(rand.NewPCG(1, uint64(n))), boxes: make([][][]byte, n)}
 	s.pool = newPool(t, labBufs)
 	port := link.Port(1)
-	s.under, err = port.Open(0, s.pool)
-	require.NoError(t, err)
-	g, err := NewGroup(n)
-	require.NoError(t, err)
+	s.under = must(port.Open(0, s.pool))(t)
+	g := must(NewGroup(n))(t)
 	g.secret = [16]byte{7} // of chance only the steering, from a seed
 	addr := netip.MustParseAddr("10.0.0.2")
 	for i := range n {
@@ -101,8 +98,7 @@ func groupLabTuned(t *testing.T, n int, tune func(cfg *Config)) *lab {
 		if tune != nil {
 			tune(&cfg)
 		}
-		p, err := New(cfg)
-		require.NoError(t, err)
+		p := must(New(cfg))(t)
 		l.hosts = append(l.hosts, &host{introducer: introducer{p}, t: t, pool: pool, nic: q, addr: addr,
 			mac: cfg.MAC})
 	}
@@ -201,17 +197,13 @@ func TestGroupConfig(t *testing.T) {
 	require.Error(t, err)
 	_, err = NewGroup(groupMax + 1)
 	require.Error(t, err)
-	g, err := NewGroup(2)
-	require.NoError(t, err)
-	link, err := wire.New(wire.Config{})
-	require.NoError(t, err)
+	g := must(NewGroup(2))(t)
+	link := must(wire.New(wire.Config{}))(t)
 	pool := newPool(t, 64)
-	q, err := link.Port(0).Open(0, pool)
-	require.NoError(t, err)
+	q := must(link.Port(0).Open(0, pool))(t)
 	cfg := Config{
 		Name: "m", Queue: q, Pool: pool, Caps: link.Port(0).Caps(), MAC: link.Port(0).MAC(),
-		Addr:     netip.MustParsePrefix("10.0.0.1/24"),
-		ConnsMax: 4, Core: -1, Group: g,
+		Addr: netip.MustParsePrefix("10.0.0.1/24"), ConnsMax: 4, Core: -1, Group: g,
 	}
 	for member, want := range map[int]string{2: "member 2 of a group of 2",
 		-1: "member -1 of a group of 2"} {
@@ -281,8 +273,7 @@ func TestGroupOverTAP(t *testing.T) {
 	}
 	accepted := 0
 	for _, p := range pollers {
-		n, err := p.Counters(t.Context())
-		require.NoError(t, err)
+		n := must(p.Counters(t.Context()))(t)
 		require.Equal(t, uint64(3), n.Connected)
 		accepted += int(n.Accepted)
 	}
@@ -317,11 +308,11 @@ func TestGroupHasOnePeerMax(t *testing.T) {
 		{[2]int{1, 0}, [2]int{4, 4}, false},
 		{[2]int{0, 1}, [2]int{4, 4}, false},
 	} {
-		g, err := NewGroup(2)
-		require.NoError(t, err)
+		g := must(NewGroup(2))(t)
 		require.NoError(t, g.check(&Config{PeerMax: tc.peers[0], ConnsMax: tc.conns[0]}))
 		cfg := Config{Member: 1, PeerMax: tc.peers[1], ConnsMax: tc.conns[1]}
-		if err = g.check(&cfg); !tc.ok {
+		err := g.check(&cfg)
+		if !tc.ok {
 			require.ErrorContains(t, err, "it is one limit for all", "%+v", tc)
 			continue
 		}

@@ -25,8 +25,7 @@ func TestNeighboursLearnFromAnnouncements(t *testing.T) {
 			l.turns()
 			cfg := l.b.cfg
 			cfg.MAC, cfg.NoAnnounce = inet.MAC{2, 0, 0, 0, 0, 0xbb}, silent
-			p, err := New(cfg)
-			require.NoError(t, err)
+			p := must(New(cfg))(t)
 			l.b.Poller = p
 			l.pass(100 * ms)
 			l.dialAt(l.a, to)

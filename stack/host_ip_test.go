@@ -17,9 +17,7 @@ import (
 func addr6(i int) netip.Addr { return netip.AddrFrom16([16]byte{0xfd, 15: byte(i + 1)}) }
 
 // sixes gives hosts a and b the addresses fd00::1/64 and fd00::2/64 besides IPv4's.
-func sixes(i int, cfg *Config) {
-	cfg.Addrs = []netip.Prefix{netip.PrefixFrom(addr6(i), 64)}
-}
+func sixes(i int, cfg *Config) { cfg.Addrs = []netip.Prefix{netip.PrefixFrom(addr6(i), 64)} }
 
 // open6 gives an established connection over IPv6.
 func (l *lab) open6() (u, v *peer) {
@@ -348,8 +346,7 @@ func TestReassemblyTimeExceeded(t *testing.T) {
 // gateways gives host a two default gateways, b (10.0.0.2) and 10.0.0.3, which is c, a third host.
 func gateways(t *testing.T) (*lab, *host) {
 	l := &lab{t: t, now: 1000 * second}
-	link, err := wire.New(wire.Config{Ports: 3})
-	require.NoError(t, err)
+	link := must(wire.New(wire.Config{Ports: 3}))(t)
 	far := netip.MustParsePrefix("192.168.0.1/32")
 	for i := range 3 {
 		l.hosts = append(l.hosts, l.host(link.Port(i), i, func(i int, cfg *Config) {

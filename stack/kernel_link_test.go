@@ -61,8 +61,7 @@ func (b *bridged) start(dev string, mac inet.MAC, joins string,
 		join()
 	}
 	pool := newPool(b.t, labBufs)
-	queue, err := port.Open(0, pool)
-	require.NoError(b.t, err)
+	queue := must(port.Open(0, pool))(b.t)
 	cfg := Config{
 		Name: dev, Queue: queue, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr,
 		Addrs:    []netip.Prefix{ourAddr6},
@@ -71,8 +70,7 @@ func (b *bridged) start(dev string, mac inet.MAC, joins string,
 	if tune != nil {
 		tune(&cfg)
 	}
-	p, err = New(cfg)
-	require.NoError(b.t, err)
+	p = must(New(cfg))(b.t)
 	require.NoError(b.t, introducer{p}.Listen(7, 4, func(*Conn) Upper { return newPeer(b.t, 1) }))
 	var run sync.WaitGroup
 	run.Go(func() { require.NoError(b.t, p.Run(context.Background())) })
@@ -135,8 +133,7 @@ func (b *bridged) until(what string, cond func() bool) {
 }
 
 func counted(t *testing.T, p *Poller) Counters {
-	n, err := p.Counters(context.Background())
-	require.NoError(t, err)
+	n := must(p.Counters(context.Background()))(t)
 	return n
 }
 
@@ -169,8 +166,7 @@ func TestKernelHasOurAddress(t *testing.T) {
 	b := newBridged(t)
 	var mac net.HardwareAddr
 	b.client.Do(func() {
-		ifi, err := net.InterfaceByName("wire0")
-		require.NoError(t, err)
+		ifi := must(net.InterfaceByName("wire0"))(t)
 		mac = ifi.HardwareAddr
 	})
 	p, _ := b.start("stack0", inet.MAC{2, 0, 0, 0, 7, 1}, "before", func(cfg *Config) {
@@ -211,8 +207,7 @@ func TestAddressIsDefendedAgainstAKernel(t *testing.T) {
 		Wait(t)
 	b.until("defended", func() bool { return counted(t, p).AddrDefended > 0 })
 	b.until("believed", func() bool { return b.knows(ourAddr) == ours.String() })
-	all, err := p.Addrs(context.Background())
-	require.NoError(t, err)
+	all := must(p.Addrs(context.Background()))(t)
 	require.Equal(t, AddrUsable, all[0].State)
 	require.NotZero(t, all[0].Conflicts)
 	require.NotEqual(t, ours, all[0].Rival)

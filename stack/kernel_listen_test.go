@@ -16,8 +16,7 @@ import (
 func (b *bridged) snooping(version string) {
 	b.t.Helper()
 	b.bridge.Run(b.t, "ip", "link", "set", "br0", "type", "bridge", "mcast_snooping", "1",
-		"mcast_mld_version", version,
-		"mcast_query_response_interval", "20")
+		"mcast_mld_version", version, "mcast_query_response_interval", "20")
 	b.until("the bridge has an address", func() bool {
 		out := b.bridge.Run(b.t, "ip", "-6", "addr", "show", "dev", "br0", "scope", "link")
 		return strings.Contains(out, "fe80::") && !strings.Contains(out, "tentative")

@@ -43,8 +43,7 @@ func tunedKernelLab(t *testing.T, tune func(cfg *Config, dev string)) *kernelLab
 	}
 	t.Cleanup(func() { _ = port.Close() })
 	pool := newPool(t, labBufs)
-	q, err := port.Open(0, pool)
-	require.NoError(t, err)
+	q := must(port.Open(0, pool))(t)
 	cfg := Config{
 		Name: "kernel", Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr, Core: -1,
 		NoDAD:    true,
@@ -53,8 +52,7 @@ func tunedKernelLab(t *testing.T, tune func(cfg *Config, dev string)) *kernelLab
 	if tune != nil {
 		tune(&cfg, port.Name())
 	}
-	p, err := New(cfg)
-	require.NoError(t, err)
+	p := must(New(cfg))(t)
 	var run sync.WaitGroup
 	run.Go(func() { require.NoError(t, p.Run(context.Background())) })
 	t.Cleanup(func() {
@@ -131,8 +129,7 @@ func (k *kernelLab) exchange(c *net.TCPConn, n int) {
 // dialUs is a connection that the kernel opens to port 7 of a.
 func dialUs(t *testing.T, a netip.Addr) *net.TCPConn {
 	t.Helper()
-	c, err := net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(netip.AddrPortFrom(a, 7)))
-	require.NoError(t, err)
+	c := must(net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(netip.AddrPortFrom(a, 7))))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -140,8 +137,7 @@ func dialUs(t *testing.T, a netip.Addr) *net.TCPConn {
 // listenThere is a listener of the kernel's at a.
 func listenThere(t *testing.T, a netip.Addr) *net.TCPListener {
 	t.Helper()
-	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(a, 0)))
-	require.NoError(t, err)
+	l := must(net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(a, 0))))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	require.NoError(t, l.SetDeadline(time.Now().Add(30*time.Second)))
 	return l
@@ -154,8 +150,7 @@ func (k *kernelLab) dials(l *net.TCPListener, u Upper) *net.TCPConn {
 		_, err := k.Dial(l.Addr().(*net.TCPAddr).AddrPort(), u)
 		require.NoError(k.t, err)
 	})
-	c, err := l.AcceptTCP()
-	require.NoError(k.t, err)
+	c := must(l.AcceptTCP())(k.t)
 	k.t.Cleanup(func() { _ = c.Close() })
 	return c
 }

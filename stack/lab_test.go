@@ -124,8 +124,7 @@ func newLab(t testing.TB, tune func(i int, cfg *Config)) *lab { return newLabOf(
 
 func newLabOf(t testing.TB, bufs int, tune func(i int, cfg *Config)) *lab {
 	l := &lab{t: t, now: 1000 * second, bufs: bufs}
-	link, err := wire.New(wire.Config{ChecksumOffload: labOffload})
-	require.NoError(t, err)
+	link := must(wire.New(wire.Config{ChecksumOffload: labOffload}))(t)
 	for i := range 2 {
 		l.hosts = append(l.hosts, l.host(link.Port(i), i, tune))
 	}
@@ -150,15 +149,13 @@ func (l *lab) ends() *lab {
 func newPool(t testing.TB, bufs int) *mem.Pool {
 	t.Helper()
 	cfg := mem.PoolConfig{Bufs: bufs, Stride: 2048}
-	pool, err := mem.NewPool(hugepages.Heap(cfg.Bytes()), cfg)
-	require.NoError(t, err)
+	pool := must(mem.NewPool(hugepages.Heap(cfg.Bytes()), cfg))(t)
 	return pool
 }
 
 func (l *lab) host(port pmd.Port, i int, tune func(i int, cfg *Config)) *host {
 	pool := newPool(l.t, cmp.Or(l.bufs, labBufs))
-	q, err := port.Open(0, pool)
-	require.NoError(l.t, err)
+	q := must(port.Open(0, pool))(l.t)
 	n := &nic{Queue: q, pool: pool, txMax: -1}
 	addr := netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})
 	cfg := Config{
@@ -171,8 +168,7 @@ func (l *lab) host(port pmd.Port, i int, tune func(i int, cfg *Config)) *host {
 	if tune != nil {
 		tune(i, &cfg)
 	}
-	p, err := New(cfg)
-	require.NoError(l.t, err)
+	p := must(New(cfg))(l.t)
 	return &host{introducer: introducer{p}, t: l.t, pool: pool, nic: n, addr: addr, mac: cfg.MAC}
 }
 
@@ -729,4 +725,12 @@ func segmentOf(f []byte) (s tcp.Segment, payload []byte, ok bool) {
 		return s, nil, false
 	}
 	return s, b[s.HdrLen : s.HdrLen+s.Len], true
+}
+
+// must is v, if there was no error.
+func must[V any](v V, err error) func(require.TestingT) V {
+	return func(t require.TestingT) V {
+		require.NoError(t, err)
+		return v
+	}
 }

@@ -20,8 +20,7 @@ func TestOnLargePages(t *testing.T) {
 	s := make([]uint64, 8<<20/8)
 	onLargePages(s)
 	onLargePages(s[:0])
-	maps, err := os.ReadFile("/proc/self/smaps")
-	require.NoError(t, err)
+	maps := must(os.ReadFile("/proc/self/smaps"))(t)
 	at := uint64(uintptr(unsafe.Pointer(&s[len(s)/2])))
 	inside, flags := false, ""
 	for line := range strings.Lines(string(maps)) {

@@ -56,12 +56,10 @@ func TestOpenWatchesTheLink(t *testing.T) {
 	require.Equal(t, 1, port.closed)
 
 	port = &watched{closing: closing{Port: cable(t).Port(0), queues: 2}}
-	h, err := Open(port, cfg)
-	require.NoError(t, err)
+	h := must(Open(port, cfg))(t)
 	port.up()
 	for _, p := range h.Pollers {
-		n, err := p.Counters(t.Context())
-		require.NoError(t, err)
+		n := must(p.Counters(t.Context()))(t)
 		require.EqualValues(t, 1, n.LinkUps)
 	}
 	require.NoError(t, h.Close())
@@ -75,8 +73,7 @@ func (idleQueue) Tx(bufs []mem.Buf) int  { return len(bufs) }
 func (idleQueue) Counters() pmd.Counters { return pmd.Counters{} }
 
 func cable(t *testing.T) *wire.Link {
-	link, err := wire.New(wire.Config{})
-	require.NoError(t, err)
+	link := must(wire.New(wire.Config{}))(t)
 	return link
 }
 
@@ -84,8 +81,7 @@ func cable(t *testing.T) *wire.Link {
 func TestOpen(t *testing.T) {
 	for _, queues := range []int{1, 3} {
 		port := &closing{Port: cable(t).Port(0), queues: queues}
-		h, err := Open(port, Config{Addr: netip.MustParsePrefix("10.0.0.1/24"), NoDAD: true})
-		require.NoError(t, err)
+		h := must(Open(port, Config{Addr: netip.MustParsePrefix("10.0.0.1/24"), NoDAD: true}))(t)
 		require.Len(t, h.Pollers, queues)
 		require.Equal(t, queues, port.opened)
 		for _, p := range h.Pollers {
@@ -149,8 +145,7 @@ func TestOpenMemory(t *testing.T) {
 	cfg.Arena = hugepages.Heap(int(cfg.MemoryBytes(queues)) + 64)
 	_, err := cfg.Arena.Carve(64, 64)
 	require.NoError(t, err)
-	h, err := Open(&closing{Port: cable(t).Port(0), queues: queues}, cfg)
-	require.NoError(t, err)
+	h := must(Open(&closing{Port: cable(t).Port(0), queues: queues}, cfg))(t)
 	require.Equal(t, 8192, h.Pollers[1].Pool().Size())
 	require.NoError(t, h.Close())
 }

@@ -14,8 +14,7 @@ func TestPin(t *testing.T) {
 	var before, during, after unix.CPUSet
 	require.NoError(t, unix.SchedGetaffinity(0, &before))
 	core := anyCore(t)
-	restore, err := pin(core)
-	require.NoError(t, err)
+	restore := must(pin(core))(t)
 	require.NoError(t, unix.SchedGetaffinity(0, &during))
 	restore()
 	require.NoError(t, unix.SchedGetaffinity(0, &after))

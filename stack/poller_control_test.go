@@ -179,8 +179,7 @@ func TestTwoGoroutinesAndAnApplication(t *testing.T) {
 	}
 	dialed := make(chan *Conn, 1)
 	require.NoError(t, l.a.Submit(func() {
-		c, err := l.a.Dial(netip.AddrPortFrom(l.b.addr, 7), u)
-		require.NoError(t, err)
+		c := must(l.a.Dial(netip.AddrPortFrom(l.b.addr, 7), u))(t)
 		dialed <- c
 	}))
 	c := <-dialed
@@ -188,8 +187,7 @@ func TestTwoGoroutinesAndAnApplication(t *testing.T) {
 		u.posted.Store(uint64(i+1) * size)
 		c.Wake()
 		if i%50 == 0 {
-			n, err := l.a.Counters(ctx)
-			require.NoError(t, err)
+			n := must(l.a.Counters(ctx))(t)
 			require.Equal(t, 1, n.Conns)
 		}
 	}
@@ -198,8 +196,7 @@ func TestTwoGoroutinesAndAnApplication(t *testing.T) {
 	case <-ctx.Done():
 		t.Fatal("not all arrived")
 	}
-	n, err := l.b.Counters(ctx)
-	require.NoError(t, err)
+	n := must(l.b.Counters(ctx))(t)
 	require.Equal(t, uint64(1), n.Accepted)
 	l.a.Stop()
 	<-l.a.Done() // before b goes, else b's RST could come first

@@ -20,16 +20,13 @@ import (
 func tapGroup(t *testing.T, idle Idle) (pollers []*kernelLab) {
 	t.Helper()
 	netlab.Enter(t)
-	port, err := tap.New(tap.Config{Name: "group%d", Addr: kernelAddr, Queues: 2})
-	require.NoError(t, err)
-	g, err := NewGroup(2)
-	require.NoError(t, err)
+	port := must(tap.New(tap.Config{Name: "group%d", Addr: kernelAddr, Queues: 2}))(t)
+	g := must(NewGroup(2))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	var run sync.WaitGroup
 	for i := range 2 {
 		pool := newPool(t, labBufs)
-		q, err := port.Open(i, pool)
-		require.NoError(t, err)
+		q := must(port.Open(i, pool))(t)
 		p, err := New(Config{
 			Name: "group", Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr,
 			Core: -1, NoDAD: true, Idle: idle,
@@ -77,8 +74,7 @@ func TestInterruptsRouse(t *testing.T) {
 		require.NoError(t, c.Close())
 	}
 	for _, p := range pollers {
-		n, err := p.Counters(t.Context())
-		require.NoError(t, err)
+		n := must(p.Counters(t.Context()))(t)
 		require.NotZero(t, n.Sleeps)
 	}
 }
@@ -110,8 +106,7 @@ func (s quietDevice) Interrupt() (fd int, ok bool) { return s.fd, true }
 func (quietDevice) Arm(bool)                       {}
 
 func eventfd(t testing.TB) int {
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
-	require.NoError(t, err)
+	fd := must(unix.Eventfd(0, unix.EFD_CLOEXEC))(t)
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	return fd
 }
@@ -137,12 +132,10 @@ func TestInterruptConfig(t *testing.T) {
 // descriptor for goroutines, too.
 func TestBell(t *testing.T) {
 	netlab.Enter(t)
-	port, err := tap.New(tap.Config{Name: "bell%d", Addr: kernelAddr})
-	require.NoError(t, err)
+	port := must(tap.New(tap.Config{Name: "bell%d", Addr: kernelAddr}))(t)
 	defer port.Close()
 	pool := newPool(t, labBufs)
-	q, err := port.Open(0, pool)
-	require.NoError(t, err)
+	q := must(port.Open(0, pool))(t)
 	fd := eventfd(t)
 	asleep, turns := new(uint32), make(chan uint32, 1)
 	cfg := Config{
@@ -150,7 +143,7 @@ func TestBell(t *testing.T) {
 		NoDAD: true, Idle: IdleInterrupt,
 		ConnsMax: 64, TCP: tcp.Config{NoDelay: true, SentMax: 512}, OnTurn: func() int { return 0 },
 	}
-	_, err = New(cfg)
+	_, err := New(cfg)
 	require.ErrorContains(t, err, "or a Bell")
 	posted := new(uint32)
 	cfg.Bell = &Bell{Asleep: asleep, FD: fd}
@@ -161,8 +154,7 @@ func TestBell(t *testing.T) {
 		}
 		return int(n)
 	}
-	p, err := New(cfg)
-	require.NoError(t, err)
+	p := must(New(cfg))(t)
 	p.rouser.MaxNs = int64(time.Hour) // without the Bell it sleeps on
 	go func() { _ = p.Run(t.Context()) }()
 	for range 20 {

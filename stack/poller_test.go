@@ -324,8 +324,7 @@ func TestStopTellsEverybody(t *testing.T) {
 	require.ErrorIs(t, l.a.Listen(5, 1, func(*Conn) Upper { return nil }), ErrStopped)
 	l.until("b is reset", func() bool { return v.closed == 1 })
 	require.ErrorIs(t, v.err, ErrReset)
-	n, err := l.a.Counters(context.Background())
-	require.NoError(t, err)
+	n := must(l.a.Counters(context.Background()))(t)
 	require.Zero(t, n.Conns)
 }
 

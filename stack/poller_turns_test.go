@@ -24,8 +24,7 @@ func TestTurnsFromOutside(t *testing.T) {
 		}
 		return 0
 	}
-	p, err := New(cfg)
-	require.NoError(t, err)
+	p := must(New(cfg))(t)
 	done := make(chan error, 1)
 	go func() { done <- p.Run(t.Context()) }()
 	for n := p.Turns(); p.Turns() < n+1000; {

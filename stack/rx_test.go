@@ -88,8 +88,7 @@ func unhex(t *testing.T, s string) []byte {
 			clean = append(clean, c)
 		}
 	}
-	b, err := hex.DecodeString(string(clean))
-	require.NoError(t, err)
+	b := must(hex.DecodeString(string(clean)))(t)
 	return b
 }
 

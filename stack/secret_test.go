@@ -25,8 +25,7 @@ func TestInitialSeqIsClockPlusFunctionOfTuple(t *testing.T) {
 	for i, change := range []func(*tcp.ID){
 		func(id *tcp.ID) { id.Local = inet.AddrFrom4([4]byte{10, 0, 0, 3}) },
 		func(id *tcp.ID) { id.Remote = inet.AddrFrom4([4]byte{10, 0, 0, 3}) },
-		func(id *tcp.ID) { id.LocalPort++ },
-		func(id *tcp.ID) { id.RemotePort++ },
+		func(id *tcp.ID) { id.LocalPort++ }, func(id *tcp.ID) { id.RemotePort++ },
 	} {
 		id := testID
 		change(&id)
@@ -46,6 +45,5 @@ func TestTimestampOffsetIsPerTupleAndConstant(t *testing.T) {
 	id := testID
 	id.RemotePort++
 	require.NotEqual(t, a, s.timestampOffset(&id))
-	require.NotEqual(t, uint32(s.tuple(useISN, &testID)), a,
-		"one use tells nothing of the other")
+	require.NotEqual(t, uint32(s.tuple(useISN, &testID)), a, "one use tells nothing of the other")
 }

@@ -224,10 +224,9 @@ func TestKernelGroup(t *testing.T) {
 func listens(t *testing.T, b *bridged, group netip.Addr) (c *net.UDPConn) {
 	t.Helper()
 	b.client.Do(func() {
-		device, err := net.InterfaceByName("wire0")
-		require.NoError(t, err)
-		c, err = net.ListenMulticastUDP("udp4", device, &net.UDPAddr{IP: group.AsSlice(), Port: 10})
-		require.NoError(t, err)
+		device := must(net.InterfaceByName("wire0"))(t)
+		c = must(net.ListenMulticastUDP("udp4", device,
+			&net.UDPAddr{IP: group.AsSlice(), Port: 10}))(t)
 	})
 	return c
 }

@@ -170,9 +170,7 @@ func TestUDPUnresolved(t *testing.T) {
 	l.now += second
 	require.Equal(t, SentUnresolved, sends(), "it is asked for again")
 	require.Equal(t, 2*16, sent)
-	l.until("given up again", func() bool {
-		return l.a.counters().Own[DropNeighbourLost] == 2*16
-	})
+	l.until("given up again", func() bool { return l.a.counters().Own[DropNeighbourLost] == 2*16 })
 	l.whole()
 }
 
@@ -222,11 +220,10 @@ func TestKernelUDP(t *testing.T) {
 	got := make(chan Datagram, 1)
 	k.do(func() { require.NoError(t, k.ListenUDP(9, &echo{k.Poller, got})) })
 	for _, to := range []netip.Addr{ourAddr.Addr(), ourAddr6.Addr()} {
-		c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, 9)))
-		require.NoError(t, err)
+		c := must(net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, 9))))(t)
 		for _, n := range []int{0, 1, 1400, 4000} {
 			message := bytes.Repeat([]byte("x"), n)
-			_, err = c.Write(message)
+			_, err := c.Write(message)
 			require.NoError(t, err)
 			d := <-got
 			require.Equal(t, message, d.Octets)
@@ -234,8 +231,7 @@ func TestKernelUDP(t *testing.T) {
 				continue // it would not leave in one
 			}
 			b := make([]byte, 4096)
-			n, err := c.Read(b)
-			require.NoError(t, err)
+			n := must(c.Read(b))(t)
 			require.Equal(t, message, b[:n])
 		}
 		require.NoError(t, c.Close())

@@ -65,9 +65,7 @@ func (l *lab) attached(n int, opts Options) (a, b *Conn) {
 	}
 	require.NoError(l.t, b.SetDeadline(end))
 	for _, x := range []*Conn{a, b} {
-		l.t.Cleanup(func() {
-			_ = abort(x)
-		})
+		l.t.Cleanup(func() { _ = abort(x) })
 	}
 	return a, b
 }

@@ -24,14 +24,11 @@ func over(b *testing.B, f func(b *testing.B, c, s halfCloser)) {
 		})
 	}
 	b.Run("kernel", func(b *testing.B) {
-		ln, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-		require.NoError(b, err)
+		ln := must(net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}))(b)
 		defer ln.Close()
-		c, err := net.DialTCP("tcp4", nil, ln.Addr().(*net.TCPAddr))
-		require.NoError(b, err)
+		c := must(net.DialTCP("tcp4", nil, ln.Addr().(*net.TCPAddr)))(b)
 		defer c.Close()
-		s, err := ln.AcceptTCP()
-		require.NoError(b, err)
+		s := must(ln.AcceptTCP())(b)
 		defer s.Close()
 		f(b, c, s)
 	})

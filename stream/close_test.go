@@ -215,8 +215,7 @@ func TestStoppedPollerEndsBlockedCalls(t *testing.T) {
 	l, a, b := newPair(t, labConfig{})
 	l.unread(b, a, "still to be read")
 	fillUp(t, a)
-	ln, err := Listen(l.hosts[0].mine, 80, Options{})
-	require.NoError(t, err)
+	ln := must(Listen(l.hosts[0].mine, 80, Options{}))(t)
 	accepting := in(func() error { _, err := ln.Accept(); return err })
 	writing := in(func() error { _, err := a.Write(make([]byte, 1<<20)); return err })
 	dialing := in(func() error {

@@ -97,9 +97,7 @@ func TestCorkWithASmallSendBuffer(t *testing.T) {
 	v, a, b := newVirtualPair(t, 9000, nil, Options{SendBuffer: sendBufferMin})
 	require.NoError(t, a.SetCork(true))
 	begin := v.now
-	v.during(func() {
-		must(a.Write(make([]byte, 10*sendBufferMin)))(t)
-	})
+	v.during(func() { must(a.Write(make([]byte, 10*sendBufferMin)))(t) })
 	require.Equal(t, begin, v.now, "no time passed")
 	v.pass(0)
 	full := 0
@@ -150,9 +148,7 @@ func TestNoDelayTakesTheCorkOutOnce(t *testing.T) {
 // is to come it waits as long as under a cork, and under one it waits for that.
 func TestWriteMoreGoesWithAnAcknowledgment(t *testing.T) {
 	v, a, b := newVirtualPair(t, 0, nil)
-	more := func(text string) {
-		must(a.WriteMore([]byte(text)))(t)
-	}
+	more := func(text string) { must(a.WriteMore([]byte(text)))(t) }
 	v.write(a, "question")
 	v.pass(0)
 	v.write(b, "answer") // from now on b's acknowledgments are delayed

@@ -279,9 +279,7 @@ func TestLocalPortInAGroup(t *testing.T) {
 				cfg.Group, cfg.Member = g, k
 			}
 		})
-		labs[k].during(func() {
-			must(Listen(labs[k].hosts[1].mine, 80, Options{}))(t)
-		})
+		labs[k].during(func() { must(Listen(labs[k].hosts[1].mine, 80, Options{}))(t) })
 	}
 	members := []*stack.Poller{labs[0].hosts[0].Poller, labs[1].hosts[0].Poller}
 	dial := func(pollers []*stack.Poller, port int) (c *Conn, err error) {

@@ -59,9 +59,7 @@ func TestEarlyListStepsOverRuns(t *testing.T) {
 		require.NoError(t, err)
 		ps := &pollerState{pool: pool, pieces: make([]piece, 4*n)}
 		list := noEarly
-		put := func(at uint64, k uint32) {
-			ps.insert(&list, pool.Alloc(), at, 0, k)
-		}
+		put := func(at uint64, k uint32) { ps.insert(&list, pool.Alloc(), at, 0, k) }
 		const far = 1 << 20
 		for i := range uint64(n) {
 			put(far+100*i, 100)

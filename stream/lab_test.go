@@ -185,9 +185,7 @@ func (l *lab) pair(copts, sopts Options) (c, s *Conn) {
 	end, _ := l.ctx.Deadline()
 	for _, x := range []*Conn{c, s} {
 		require.NoError(l.t, x.SetDeadline(end))
-		l.t.Cleanup(func() {
-			_ = abort(x)
-		})
+		l.t.Cleanup(func() { _ = abort(x) })
 	}
 	return c, s
 }

@@ -156,9 +156,7 @@ func TestNotifyWhenAnotherHasLeft(t *testing.T) {
 	var n told
 	a.SetNotify(n.hook)
 	for name, look := range map[string]func(){
-		"TryWrite": func() {
-			wantOp(t, errOf(a.TryWrite([]byte("x"))), "write", syscall.EAGAIN)
-		},
+		"TryWrite": func() { wantOp(t, errOf(a.TryWrite([]byte("x"))), "write", syscall.EAGAIN) },
 		"TryWrite of nothing": func() {
 			wantOp(t, errOf(a.TryWrite(nil)), "write", syscall.EAGAIN)
 		},

@@ -243,10 +243,9 @@ func TestSettingsAfterClose(t *testing.T) {
 	require.NoError(t, abort(a))
 	for name, err := range map[string]error{
 		"SetUserTimeout": a.SetUserTimeout(time.Second), "SetTOS": a.SetTOS(1),
-		"SetReadBuffer":  a.SetReadBuffer(1),
-		"SetWriteBuffer": a.SetWriteBuffer(1), "SetCork": a.SetCork(true),
-		"SetCongestion": a.SetCongestion("reno"),
-		"SetLinger":     a.SetLinger(1), "SetNoDelay": a.SetNoDelay(true),
+		"SetReadBuffer": a.SetReadBuffer(1), "SetWriteBuffer": a.SetWriteBuffer(1),
+		"SetCork": a.SetCork(true), "SetCongestion": a.SetCongestion("reno"),
+		"SetLinger": a.SetLinger(1), "SetNoDelay": a.SetNoDelay(true),
 		"SetFinWait2": a.SetFinWait2(time.Second),
 	} {
 		wantOp(t, err, "set", net.ErrClosed)

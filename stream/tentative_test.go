@@ -40,9 +40,7 @@ func TestDialWaitsForOurAddress(t *testing.T) {
 	v := newTentative(t)
 	var ln *Listener
 	v.during(func() {
-		var err error
-		ln, err = Listen(v.hosts[1].mine, 80, Options{})
-		require.NoError(t, err)
+		ln = must(Listen(v.hosts[1].mine, 80, Options{}))(t)
 	})
 	d := &Dialer{Pollers: v.hosts[0].mine}
 	dialed := v.begin(func() error {

@@ -216,9 +216,7 @@ func (v *virtual) pairAt(to netip.AddrPort, copts, sopts Options) (a, b *Conn) {
 func (v *virtual) info(c *Conn) (i Info) {
 	v.t.Helper()
 	v.during(func() {
-		var err error
-		i, err = c.Info(context.Background())
-		require.NoError(v.t, err)
+		i = must(c.Info(context.Background()))(v.t)
 	})
 	return i
 }
@@ -252,9 +250,7 @@ func (v *virtual) sizes(i int) (sizes []int) {
 	return sizes
 }
 
-func dead(c *Conn) func() bool {
-	return func() bool { return c.u.state.Load()&stateDead != 0 }
-}
+func dead(c *Conn) func() bool { return func() bool { return c.u.state.Load()&stateDead != 0 } }
 
 // conns is how many connections a host has that are not in TIME-WAIT.
 func (v *virtual) conns(i int) int {

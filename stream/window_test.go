@@ -156,8 +156,7 @@ func TestWindowStaysSmallAfterASlowHandshake(t *testing.T) {
 	var a, b *Conn
 	var err error
 	v.during(func() {
-		ln, err = Listen(v.hosts[1].mine, 80, Options{})
-		require.NoError(t, err)
+		ln = must(Listen(v.hosts[1].mine, 80, Options{}))(t)
 		a, err = Dial(context.Background(), v.hosts[0].mine, netip.AddrPortFrom(v.hosts[1].addr, 80),
 			Options{})
 		require.NoError(t, err)
@@ -167,8 +166,7 @@ func TestWindowStaysSmallAfterASlowHandshake(t *testing.T) {
 	piece := strings.Repeat("x", 1000)
 	v.write(a, piece)
 	v.during(func() {
-		b, err = ln.AcceptStream()
-		require.NoError(t, err)
+		b = must(ln.AcceptStream())(t)
 		require.NoError(t, ln.Close())
 	})
 	require.Equal(t, int64(500*time.Millisecond), v.info(b).TCP.SRTTNs)
@@ -215,9 +213,7 @@ func TestWindowShrinksWhenBufsAreShort(t *testing.T) {
 	a2, b2 := l.pair(Options{}, Options{})
 	want := random(1, 300_000)
 	var wg sync.WaitGroup
-	wg.Go(func() {
-		must(a2.Write(want))(t)
-	})
+	wg.Go(func() { must(a2.Write(want))(t) })
 	got := make([]byte, len(want))
 	must(io.ReadFull(b2, got))(t)
 	wg.Wait()

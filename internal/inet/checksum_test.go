@@ -51,8 +51,7 @@ func TestSumOracle(t *testing.T) {
 	r := dice(t)
 	mem := make([]byte, 65535+8)
 	fills := map[string]func() byte{
-		"random": func() byte { return byte(r.Uint32()) },
-		"ones":   func() byte { return 0xff },
+		"random": func() byte { return byte(r.Uint32()) }, "ones": func() byte { return 0xff },
 		"zero":   func() byte { return 0 },
 		"sparse": func() byte { return byte(r.Uint32() & r.Uint32() & r.Uint32()) },
 	}

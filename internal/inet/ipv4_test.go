@@ -206,9 +206,8 @@ func TestIPv4OptionsSkipped(t *testing.T) {
 func TestIPv4Source(t *testing.T) {
 	for src, want := range map[[4]byte]Drop{
 		{10, 0, 0, 1}: DropNone, {223, 1, 1, 1}: DropNone, {0, 0, 0, 0}: DropSource,
-		{255, 255, 255, 255}: DropSource,
-		{224, 0, 0, 1}:       DropSource, {239, 1, 2, 3}: DropSource, {127, 0, 0, 1}: DropSource,
-		{127, 9, 9, 9}: DropSource,
+		{255, 255, 255, 255}: DropSource, {224, 0, 0, 1}: DropSource,
+		{239, 1, 2, 3}: DropSource, {127, 0, 0, 1}: DropSource, {127, 9, 9, 9}: DropSource,
 	} {
 		b := ipv4Packet()
 		copy(b[12:], src[:])

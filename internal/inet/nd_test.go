@@ -78,8 +78,7 @@ func TestRouterAdvertisement(t *testing.T) {
 	require.Equal(t, DropNone, ParseND(clipped(b), src, AllNodes, 255, &nd))
 	want := ND{
 		Type: NDRouterAdvertisement, MAC: stationMAC, HasMAC: true, HopLimit: 64, LifetimeSec: 1800,
-		ReachableMs: 30000,
-		RetransMs:   1000, MTU: 1500, PrefixesCount: 1,
+		ReachableMs: 30000, RetransMs: 1000, MTU: 1500, PrefixesCount: 1,
 	}
 	want.Prefixes[0] = NDPrefix{Prefix: Addr{0xfd, 0x77}, Bits: 64, OnLink: true, Autoconf: true,
 		Valid: 86400, Preferred: 14400}

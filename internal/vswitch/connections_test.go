@@ -73,8 +73,7 @@ func TestConnectionsOfAProgramShareTheUplink(t *testing.T) {
 		var dialled []*stack.Conn
 		for range conns {
 			from = append(from, &pouring{})
-			c, err := one.Dial(netip.AddrPortFrom(ipOut.Netip(), 7), from[len(from)-1])
-			require.NoError(t, err)
+			c := must(one.Dial(netip.AddrPortFrom(ipOut.Netip(), 7), from[len(from)-1]))(t)
 			dialled = append(dialled, c)
 		}
 		for n := 0; len(to) < conns; n++ {

@@ -56,15 +56,13 @@ func attachHostile(t testing.TB, p *Program) *hostile {
 	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: p.Socket, Net: "unixpacket"})
 	require.NoError(t, err)
 	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
-	fd, err := unix.MemfdCreate("hostile", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	require.NoError(t, err)
+	fd := must(unix.MemfdCreate("hostile", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING))(t)
 	require.NoError(t, unix.Ftruncate(fd, hostileBytes))
 	_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK)
 	require.NoError(t, err)
 	memory, err := unix.Mmap(fd, 0, hostileBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	require.NoError(t, err)
-	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	require.NoError(t, err)
+	event := must(unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK))(t)
 	h := &hostile{t: t, conn: conn, memory: memory}
 	defer unix.Close(fd)
 	defer unix.Close(event)
@@ -125,8 +123,7 @@ func (h *hostile) say(m []byte, fd int) {
 func (h *hostile) next() []byte {
 	h.t.Helper()
 	m := make([]byte, 128)
-	n, err := h.conn.Read(m)
-	require.NoError(h.t, err)
+	n := must(h.conn.Read(m))(h.t)
 	require.Equal(h.t, 128, n)
 	return m
 }

@@ -76,15 +76,13 @@ func newLab(t testing.TB, change func(*Config)) *lab {
 	t.Helper()
 	l := &lab{t: t, now: 1, sides: map[string]*side{}}
 	socket := filepath.Join(t.TempDir(), "s.sock")
-	link, err := wire.New(wire.Config{Slots: 1024})
-	require.NoError(t, err)
+	link := must(wire.New(wire.Config{Slots: 1024}))(t)
 	l.cfg = Config{Uplinks: []Uplink{{Port: link.Port(0)}}, Programs: programs(socket)}
 	if change != nil {
 		change(&l.cfg)
 	}
 	l.cfg.Arena = hugepages.Heap(int(l.cfg.MemoryBytes(0)) + 1<<20)
-	l.sw, err = New(l.cfg)
-	require.NoError(t, err)
+	l.sw = must(New(l.cfg))(t)
 	t.Cleanup(func() { require.NoError(t, l.sw.Close()) })
 	l.uplink = l.open(link.Port(1), nil, 1)
 	for i := range l.cfg.Programs {
@@ -101,12 +99,9 @@ func (l *lab) open(p pmd.Port, arena *hugepages.Arena, queues int) *side {
 		arena = hugepages.Heap(cfg.Bytes() + 4096)
 	}
 	s := &side{l: l, port: p}
-	var err error
-	s.pool, err = mem.NewPool(arena, cfg)
-	require.NoError(l.t, err)
+	s.pool = must(mem.NewPool(arena, cfg))(l.t)
 	for i := range queues {
-		q, err := p.Open(i, s.pool)
-		require.NoError(l.t, err)
+		q := must(p.Open(i, s.pool))(l.t)
 		s.all = append(s.all, q)
 	}
 	s.q = s.all[0]
@@ -387,4 +382,12 @@ func announceOf(mac inet.MAC) inet.ARP { return inet.AnnounceARP(mac, ipOf(mac))
 
 func ipOf(mac inet.MAC) inet.Addr {
 	return map[inet.MAC]inet.Addr{macOne: ipOne, macTwo: ipTwo, macOut: ipOut}[mac]
+}
+
+// must is v, if there was no error.
+func must[V any](v V, err error) func(require.TestingT) V {
+	return func(t require.TestingT) V {
+		require.NoError(t, err)
+		return v
+	}
 }

@@ -200,8 +200,7 @@ func TestReceiveRateIsShared(t *testing.T) {
 func TestOutgoingRandomly(t *testing.T) {
 	r := newRand(t)
 	cfg := mem.PoolConfig{Bufs: 512, Stride: 2048}
-	pool, err := mem.NewPool(hugepages.Heap(cfg.Bytes()+4096), cfg)
-	require.NoError(t, err)
+	pool := must(mem.NewPool(hugepages.Heap(cfg.Bytes()+4096), cfg))(t)
 	for range sample.Count(20, 200) {
 		c := &Core{pool: pool, next: make([]mem.Buf, pool.Size())}
 		o := newOutgoing()

@@ -56,9 +56,7 @@ func (l *lab) running(f func(ctx context.Context)) {
 func (l *lab) apply(programs []Program) (ch Changes) {
 	l.t.Helper()
 	l.running(func(ctx context.Context) {
-		var err error
-		ch, err = l.sw.Apply(ctx, programs)
-		require.NoError(l.t, err)
+		ch = must(l.sw.Apply(ctx, programs))(l.t)
 	})
 	return ch
 }
@@ -135,8 +133,7 @@ func TestApplyKeepsCounts(t *testing.T) {
 	l := newLab(t, func(c *Config) { c.Cores = 2 })
 	counted := func() (st PortStats) {
 		l.running(func(ctx context.Context) {
-			all, err := l.sw.Stats(ctx)
-			require.NoError(t, err)
+			all := must(l.sw.Stats(ctx))(t)
 			st = all.Ports[1]
 		})
 		require.Equal(t, "one", st.Name)
@@ -272,12 +269,11 @@ func TestDevicesKeepBuffers(t *testing.T) {
 			"may hold 3073 buffers; it has 5096, of which 1000 are kept to receive into")
 	})
 	cfg := l.cfg
-	link, err := wire.New(wire.Config{})
-	require.NoError(t, err)
+	link := must(wire.New(wire.Config{}))(t)
 	cfg.Uplinks, cfg.Programs = []Uplink{{Port: hoarder{link.Port(0), keeps + 1}}},
 		programs(filepath.Join(t.TempDir(), "other.sock"))
 	cfg.Arena = hugepages.Heap(32 << 20)
-	_, err = New(cfg)
+	_, err := New(cfg)
 	require.ErrorContains(t, err, "1001 are kept")
 }
 
@@ -295,8 +291,7 @@ func TestApplyInPart(t *testing.T) {
 		require.ErrorAs(t, err, &part)
 		require.ErrorIs(t, err, memif.ErrClosed)
 		require.Equal(t, Changes{Removed: []string{"one"}}, ch)
-		st, err := l.sw.Stats(ctx)
-		require.NoError(t, err)
+		st := must(l.sw.Stats(ctx))(t)
 		require.Len(t, st.Ports, 1+len(other)-1)
 	})
 }
@@ -319,8 +314,7 @@ func TestStats(t *testing.T) {
 		segment(macTwo, macOut, ipOne, ipTwo, 1, 2))
 	l.turn()
 	l.running(func(ctx context.Context) {
-		st, err := l.sw.Stats(ctx)
-		require.NoError(t, err)
+		st := must(l.sw.Stats(ctx))(t)
 		require.Len(t, st.Cores, 2)
 		var names []string
 		for _, p := range st.Ports {
@@ -372,8 +366,7 @@ func TestWhoMayAttach(t *testing.T) {
 		cfg := Config{Programs: slices.Clone(all)}
 		tc.change(&cfg.Programs[0])
 		cfg.Arena = hugepages.Heap(int(cfg.MemoryBytes(0)) + 1<<20)
-		sw, err := New(cfg)
-		require.NoError(t, err)
+		sw := must(New(cfg))(t)
 		reason := askToAttach(t, socket, tc.id, tc.secret)
 		require.NoError(t, sw.Close())
 		if tc.want == "" {
@@ -387,14 +380,13 @@ func TestWhoMayAttach(t *testing.T) {
 // not.
 func askToAttach(t *testing.T, socket string, id uint32, secret string) (reason string) {
 	t.Helper()
-	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"})
-	require.NoError(t, err)
+	conn := must(net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"}))(t)
 	defer conn.Close()
 	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
 	h := &hostile{t: t, conn: conn}
 	require.Equal(t, make([]byte, 4), h.next()[40:44],
 		"HELLO: the highest ring of each direction is ring 0")
-	_, err = conn.Write(initMessage(id, secret))
+	_, err := conn.Write(initMessage(id, secret))
 	require.NoError(t, err)
 	answer := h.next()
 	if binary.NativeEndian.Uint16(answer) == msgACK {
@@ -442,19 +434,15 @@ func TestConfigsThatCannotBe(t *testing.T) {
 		"socket: missing":            func(_ *Config, p []Program) { p[0].Socket = "" },
 		"the address of one station": func(_ *Config, p []Program) { p[0].MAC = inet.MAC{1} },
 		"addresses: 0 of them":       func(_ *Config, p []Program) { p[0].Addrs = nil },
-		"unicast address": func(_ *Config, p []Program) {
-			p[0].Addrs[0] = addr("224.0.0.1")
-		},
-		"twice":          func(_ *Config, p []Program) { p[0].Addrs[1] = ipOne },
-		"no such uplink": func(_ *Config, p []Program) { p[0].Uplink = 0 },
-		"core: 1":        func(_ *Config, p []Program) { p[0].Core = 1 },
-		"vlan: 4095":     func(_ *Config, p []Program) { p[0].VLAN = 4095 },
-		"queues: 17":     func(_ *Config, p []Program) { p[0].Queues = 17 },
-		"buffers: 31":    func(_ *Config, p []Program) { p[0].Buffers = 31 },
-		"rate":           func(_ *Config, p []Program) { p[0].Send.Octets = -1 },
-		"the first and the last": func(_ *Config, p []Program) {
-			p[2].Ports = []PortRange{{5, 4}}
-		},
+		"unicast address":            func(_ *Config, p []Program) { p[0].Addrs[0] = addr("224.0.0.1") },
+		"twice":                      func(_ *Config, p []Program) { p[0].Addrs[1] = ipOne },
+		"no such uplink":             func(_ *Config, p []Program) { p[0].Uplink = 0 },
+		"core: 1":                    func(_ *Config, p []Program) { p[0].Core = 1 },
+		"vlan: 4095":                 func(_ *Config, p []Program) { p[0].VLAN = 4095 },
+		"queues: 17":                 func(_ *Config, p []Program) { p[0].Queues = 17 },
+		"buffers: 31":                func(_ *Config, p []Program) { p[0].Buffers = 31 },
+		"rate":                       func(_ *Config, p []Program) { p[0].Send.Octets = -1 },
+		"the first and the last":     func(_ *Config, p []Program) { p[2].Ports = []PortRange{{5, 4}} },
 		"has some of them; programs that": func(_ *Config, p []Program) {
 			p[1].Addrs = []inet.Addr{ipOne}
 		},
@@ -518,8 +506,7 @@ func TestNewGivesBack(t *testing.T) {
 	require.NoFileExists(t, socket)
 	cfg.Programs[1].Socket = good
 	cfg.Arena = hugepages.Heap(int(cfg.MemoryBytes(0)) + 1<<20)
-	sw, err = New(cfg)
-	require.NoError(t, err)
+	sw = must(New(cfg))(t)
 	require.NoError(t, sw.Close())
 }
 
@@ -547,8 +534,7 @@ func TestMACTable(t *testing.T) {
 func TestAttachingAgainCostsNothing(t *testing.T) {
 	l := newLab(t, nil)
 	count := func() int {
-		fds, err := os.ReadDir("/proc/self/fd")
-		require.NoError(t, err)
+		fds := must(os.ReadDir("/proc/self/fd"))(t)
 		return len(fds)
 	}
 	again := func() {

@@ -49,26 +49,23 @@ func TestAFXDPQueues(t *testing.T) {
 	fd := rawSocket(t, "rnic1")
 	for range 2 {
 		cfg := Config{Vdev: "net_af_xdp0,iface=rnic0", Queues: 3, Arena: newArena(t, 3*8192*2048+1<<16)}
-		p, err := Open(cfg)
-		require.NoError(t, err)
+		p := must(Open(cfg))(t)
 		x := p.(*xdpQueues)
 		require.Equal(t, 3, p.Caps().Queues)
 		var sides []*side
 		for i := range 3 {
 			s := &side{port: x.ports[i], pool: newPool(t, cfg.Arena, 8192-64, 2048)}
-			q, err := p.Open(i, s.pool)
-			require.NoError(t, err)
+			q := must(p.Open(i, s.pool))(t)
 			s.queue, s.idle = q.(*Queue), s.pool.Available()
 			sides = append(sides, s)
 		}
-		_, err = p.Open(3, sides[0].pool)
+		_, err := p.Open(3, sides[0].pool)
 		require.ErrorContains(t, err, "has 3 queues, there is no queue 3")
 		sendEach(t, fd, sides)
 		for i, n := range flows(t, fd, 64, sides) {
 			require.NotZero(t, n, "queue %d", i)
 		}
-		all, err := x.XStats()
-		require.NoError(t, err)
+		all := must(x.XStats())(t)
 		require.True(t, slices.ContainsFunc(all, func(s XStat) bool {
 			return s.Name == "queue2_rx_good_packets" && s.Value > 0
 		}))
@@ -115,8 +112,7 @@ func TestAFXDPWaitsWithoutTheLock(t *testing.T) {
 		openSides(t, Config{Vdev: "net_af_xdp0,iface=rnic0", Queues: 1}, 8192, 2048)
 		a := newArena(t, 8192*2048+1<<16)
 		opened := func() *Port {
-			p, err := open(Config{Vdev: "net_af_xdp3,iface=rnic0", Arena: a})
-			require.NoError(t, err)
+			p := must(open(Config{Vdev: "net_af_xdp3,iface=rnic0", Arena: a}))(t)
 			return p
 		}
 		free := false
@@ -153,8 +149,7 @@ func TestAFXDPLeftDevicesAreBounded(t *testing.T) {
 	_, err := open(cfg)
 	require.ErrorContains(t, err, "16 devices of net_af_xdp are left in this process")
 	xdpLeft["others"]--
-	p, err := open(cfg)
-	require.NoError(t, err)
+	p := must(open(cfg))(t)
 	require.NoError(t, p.Close())
 	_, err = open(cfg)
 	require.ErrorContains(t, err, "start this one again")

@@ -33,8 +33,7 @@ func TestRingXStats(t *testing.T) {
 	}
 	b.receive(t, 10, nil)
 	value := func(s *side, name string) (v uint64) {
-		x, err := s.port.XStats()
-		require.NoError(t, err)
+		x := must(s.port.XStats())(t)
 		for _, x := range x {
 			if x.Name == name {
 				v = x.Value
@@ -68,10 +67,8 @@ func TestTapMACAndPromiscuous(t *testing.T) {
 // linkFlags are an interface's, as the kernel has them.
 func linkFlags(t *testing.T, name string) uint16 {
 	t.Helper()
-	req, err := unix.NewIfreq(name)
-	require.NoError(t, err)
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	require.NoError(t, err)
+	req := must(unix.NewIfreq(name))(t)
+	fd := must(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))(t)
 	defer unix.Close(fd)
 	require.NoError(t, unix.IoctlIfreq(fd, unix.SIOCGIFFLAGS, req))
 	return req.Uint16()
@@ -91,13 +88,12 @@ func TestRingMACFilters(t *testing.T) {
 // net_tap knows one mode, and says of the others that it does not.
 func TestTapFlowControl(t *testing.T) {
 	s := tapSide(t, "rnictapfc", Config{FlowControl: "none"})
-	mode, err := s.port.FlowControl()
-	require.NoError(t, err)
+	mode := must(s.port.FlowControl())(t)
 	require.Equal(t, "none", mode)
 	a := newArena(t, 1<<22)
 	refused(t, Config{Vdev: "net_tap1,iface=rnictapfc1", Arena: a, FlowControl: "full"}, 512,
 		"rte_eth_dev_flow_ctrl_set full")
-	_, err = open(Config{Vdev: "net_null0", Arena: a, FlowControl: "some"})
+	_, err := open(Config{Vdev: "net_null0", Arena: a, FlowControl: "some"})
 	require.ErrorContains(t, err, `FlowControl "some": want none, rx, tx, full`)
 }
 
@@ -158,8 +154,7 @@ func TestTapInterrupt(t *testing.T) {
 	fd, ok := s.queue.Interrupt()
 	require.True(t, ok)
 	ready := func(ms int) bool {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, ms)
-		require.NoError(t, err)
+		n := must(unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, ms))(t)
 		return n == 1
 	}
 	bufs := make([]mem.Buf, 32)

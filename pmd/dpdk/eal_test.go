@@ -26,8 +26,7 @@ const childVar = "RNICD_DPDK_TEST_CHILD"
 // child runs one test of this program in a process of its own.
 func child(t *testing.T, test string, env ...string) string {
 	t.Helper()
-	self, err := os.Executable()
-	require.NoError(t, err)
+	self := must(os.Executable())(t)
 	c := exec.Command(self, "-test.run=^("+test+")$", "-test.v", "-test.timeout=60s")
 	c.Env = append(os.Environ(), env...)
 	out, err := c.CombinedOutput()
@@ -66,8 +65,7 @@ func TestEnvironments(t *testing.T) {
 
 func freeHugepages(t *testing.T) int64 {
 	t.Helper()
-	s, err := hugepages.SystemStatus()
-	require.NoError(t, err)
+	s := must(hugepages.SystemStatus())(t)
 	p, _ := s.Pool(hugepages.Page2MiB, hugepages.AnyNode)
 	return p.Available()
 }
@@ -104,8 +102,7 @@ func TestHelpIsRefused(t *testing.T) {
 // One directory per process id would pile up.
 func TestNoRuntimeDirectoryIsLeft(t *testing.T) {
 	start(t)
-	left, err := filepath.Glob(fmt.Sprintf("/var/run/dpdk/rnicd-%d", os.Getpid()))
-	require.NoError(t, err)
+	left := must(filepath.Glob(fmt.Sprintf("/var/run/dpdk/rnicd-%d", os.Getpid())))(t)
 	require.Empty(t, left)
 }
 
@@ -142,8 +139,7 @@ func TestThreadsKeepTheirAffinity(t *testing.T) {
 
 func affinities(t *testing.T) map[string]unix.CPUSet {
 	t.Helper()
-	tasks, err := filepath.Glob("/proc/self/task/*")
-	require.NoError(t, err)
+	tasks := must(filepath.Glob("/proc/self/task/*"))(t)
 	sets := map[string]unix.CPUSet{}
 	for _, task := range tasks {
 		var tid int
@@ -191,8 +187,7 @@ func TestOpenErrors(t *testing.T) {
 	require.NoError(t, p.Close())
 	_, err = p.Open(0, nil)
 	require.ErrorContains(t, err, "is closed")
-	p, err = Open(Config{Vdev: "net_null0", Arena: a, RxBufs: 64, RxDesc: 64})
-	require.NoError(t, err)
+	p = must(Open(Config{Vdev: "net_null0", Arena: a, RxBufs: 64, RxDesc: 64}))(t)
 	_, err = p.Open(0, newPool(t, a, 128, 2048))
 	require.ErrorContains(t, err, "do not even fill 64 descriptors")
 	require.NoError(t, p.Close())

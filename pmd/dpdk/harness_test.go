@@ -62,8 +62,7 @@ func newArena(t testing.TB, octets int) *hugepages.Arena {
 
 func newPool(t testing.TB, a *hugepages.Arena, bufs, stride int) *mem.Pool {
 	t.Helper()
-	p, err := mem.NewPool(a, mem.PoolConfig{Bufs: bufs, Stride: stride})
-	require.NoError(t, err)
+	p := must(mem.NewPool(a, mem.PoolConfig{Bufs: bufs, Stride: stride}))(t)
 	return p
 }
 
@@ -82,12 +81,10 @@ func openSide(t testing.TB, cfg Config, bufs, stride int) *side {
 	if cfg.Arena == nil {
 		cfg.Arena = newArena(t, bufs*stride+1<<16)
 	}
-	p, err := open(cfg)
-	require.NoError(t, err)
+	p := must(open(cfg))(t)
 	s := &side{port: p, pool: newPool(t, cfg.Arena, bufs, stride)}
 	t.Cleanup(func() { require.NoError(t, p.Close()) })
-	q, err := p.Open(0, s.pool)
-	require.NoError(t, err)
+	q := must(p.Open(0, s.pool))(t)
 	s.queue = q.(*Queue)
 	s.idle = s.pool.Available()
 	return s
@@ -105,9 +102,8 @@ func ringSides(t testing.TB, name string, entries, bufs, stride int) (a, b *side
 // refused opens a port, whose first queue must fail to open.
 func refused(t testing.TB, cfg Config, bufs int, want string) {
 	t.Helper()
-	p, err := open(cfg)
-	require.NoError(t, err)
-	_, err = p.Open(0, newPool(t, cfg.Arena, bufs, 2048))
+	p := must(open(cfg))(t)
+	_, err := p.Open(0, newPool(t, cfg.Arena, bufs, 2048))
 	require.ErrorContains(t, err, want)
 	require.NoError(t, p.Close())
 }
@@ -218,10 +214,9 @@ func command(t testing.TB, words ...string) {
 // rawSocket returns an AF_PACKET socket on an interface of the thread's namespace.
 func rawSocket(t testing.TB, name string) (fd int) {
 	t.Helper()
-	ifi, err := net.InterfaceByName(name)
-	require.NoError(t, err)
+	ifi := must(net.InterfaceByName(name))(t)
 	proto := uint16(unix.ETH_P_ALL)<<8 | uint16(unix.ETH_P_ALL)>>8
-	fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC,
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC,
 		int(proto))
 	require.NoError(t, err)
 	t.Cleanup(func() { unix.Close(fd) })
@@ -257,4 +252,12 @@ func (m *arenaMemory) contiguous(b []byte) bool {
 	off := int(uintptr(unsafe.Pointer(unsafe.SliceData(b))) - uintptr(
 		unsafe.Pointer(unsafe.SliceData(m.bytes))))
 	return m.iova(off+len(b)-1) == m.iova(off)+uint64(len(b)-1)
+}
+
+// must is v, if there was no error.
+func must[V any](v V, err error) func(require.TestingT) V {
+	return func(t require.TestingT) V {
+		require.NoError(t, err)
+		return v
+	}
 }

@@ -60,8 +60,7 @@ func TestMemifStaleSocket(t *testing.T) {
 	p := &Port{name: "net_memif0",
 		cfg: Config{Vdev: "net_memif0,role=server,socket-abstract=no,socket=" + path}}
 	require.NoError(t, p.removeStaleSocket(), "there is none")
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
-	require.NoError(t, err)
+	l := must(net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"}))(t)
 	l.SetUnlinkOnClose(false)
 	require.NoError(t, p.removeStaleSocket())
 	require.FileExists(t, path)

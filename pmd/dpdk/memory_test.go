@@ -21,12 +21,10 @@ var _ pmd.Mapper = (*Port)(nil)
 // mappedFile maps a new file.
 func mappedFile(t *testing.T, octets, prot int) []byte {
 	t.Helper()
-	f, err := os.OpenFile(filepath.Join(t.TempDir(), "memory"), os.O_RDWR|os.O_CREATE, 0o600)
-	require.NoError(t, err)
+	f := must(os.OpenFile(filepath.Join(t.TempDir(), "memory"), os.O_RDWR|os.O_CREATE, 0o600))(t)
 	defer f.Close()
 	require.NoError(t, f.Truncate(int64(octets)))
-	b, err := unix.Mmap(int(f.Fd()), 0, octets, prot, unix.MAP_SHARED)
-	require.NoError(t, err)
+	b := must(unix.Mmap(int(f.Fd()), 0, octets, prot, unix.MAP_SHARED))(t)
 	t.Cleanup(func() { require.NoError(t, unix.Munmap(b)) })
 	return b
 }

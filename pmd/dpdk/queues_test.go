@@ -23,14 +23,12 @@ func openSides(t testing.TB, cfg Config, bufs, stride int) []*side {
 	t.Helper()
 	start(t)
 	cfg.Arena = newArena(t, cfg.Queues*bufs*stride+1<<16)
-	p, err := open(cfg)
-	require.NoError(t, err)
+	p := must(open(cfg))(t)
 	t.Cleanup(func() { require.NoError(t, p.Close()) })
 	sides := make([]*side, cfg.Queues)
 	for i := range sides {
 		sides[i] = &side{port: p, pool: newPool(t, cfg.Arena, bufs, stride)}
-		q, err := p.Open(i, sides[i].pool)
-		require.NoError(t, err)
+		q := must(p.Open(i, sides[i].pool))(t)
 		sides[i].queue, sides[i].idle = q.(*Queue), sides[i].pool.Available()
 	}
 	return sides

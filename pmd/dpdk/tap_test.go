@@ -40,8 +40,7 @@ func tapSide(t *testing.T, name string, cfg Config) *side {
 
 func kernelMAC(t *testing.T, name string) net.HardwareAddr {
 	t.Helper()
-	i, err := net.InterfaceByName(name)
-	require.NoError(t, err)
+	i := must(net.InterfaceByName(name))(t)
 	return i.HardwareAddr
 }
 
@@ -63,13 +62,12 @@ func isIPv4(proto byte) func([]byte, mem.Desc) bool {
 func TestTapAnswersKernelPing(t *testing.T) {
 	s := tapSide(t, "rnictap0", Config{})
 	command(t, "ip", "neigh", "del", "10.99.0.2", "dev", "rnictap0")
-	conn, err := net.ListenPacket("ip4:icmp", "10.99.0.1")
-	require.NoError(t, err)
+	conn := must(net.ListenPacket("ip4:icmp", "10.99.0.1"))(t)
 	defer conn.Close()
 	for seq := range uint16(20) {
 		echo := []byte{8, 0, 0, 0, 0x12, 0x34, byte(seq >> 8), byte(seq), 'p', 'i', 'n', 'g'}
 		binary.BigEndian.PutUint16(echo[2:], ^onesSum(echo))
-		_, err = conn.WriteTo(echo, &net.IPAddr{IP: tapOurs})
+		_, err := conn.WriteTo(echo, &net.IPAddr{IP: tapOurs})
 		require.NoError(t, err)
 		reply := make([]byte, 64)
 		got := eventually(func() bool {
@@ -131,8 +129,7 @@ func TestTapWatchLink(t *testing.T) {
 func TestTapTxChecksum(t *testing.T) {
 	s := tapSide(t, "rnictap1", Config{})
 	require.True(t, s.port.Caps().TxChecksum)
-	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: tapKernel, Port: 7777})
-	require.NoError(t, err)
+	conn := must(net.ListenUDP("udp4", &net.UDPAddr{IP: tapKernel, Port: 7777}))(t)
 	defer conn.Close()
 	for i := range 20 {
 		payload := []byte(fmt.Sprintf("datagram %d", i))
@@ -153,8 +150,7 @@ func TestTapTxChecksum(t *testing.T) {
 		s.pool.Free(b)
 		got := make([]byte, 100)
 		require.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))
-		n, err := conn.Read(got)
-		require.NoError(t, err)
+		n := must(conn.Read(got))(t)
 		require.Equal(t, payload, got[:n],
 			"a datagram with a wrong checksum would have come before this one")
 	}
@@ -257,8 +253,7 @@ func TestTapRxChecksum(t *testing.T) {
 // The tap's interface gets the port's MTU.
 func TestTapMTU(t *testing.T) {
 	s := tapSide(t, "rnictap4", Config{MTU: 1280})
-	i, err := net.InterfaceByName("rnictap4")
-	require.NoError(t, err)
+	i := must(net.InterfaceByName("rnictap4"))(t)
 	require.Equal(t, 1280, i.MTU)
 	require.Equal(t, 1280, s.port.Caps().MTU)
 	mac := s.port.MAC()

@@ -43,8 +43,7 @@ func readTagged(t *testing.T, fd int) (got []byte) {
 			return false
 		}
 		f := bytes.Clone(buf[:n])
-		cs, err := unix.ParseSocketControlMessage(more[:m])
-		require.NoError(t, err)
+		cs := must(unix.ParseSocketControlMessage(more[:m]))(t)
 		for _, c := range cs {
 			if c.Header.Type != unix.PACKET_AUXDATA {
 				continue

@@ -27,8 +27,7 @@ func benchPool(b *testing.B, size int, memfd bool) (*hugepages.Arena, *mem.Pool)
 		Memfd: memfd})
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, a.Close()) })
-	p, err := mem.NewPool(a, cfg)
-	require.NoError(b, err)
+	p := must(mem.NewPool(a, cfg))(b)
 	return a, p
 }
 
@@ -40,29 +39,23 @@ func benchPorts(b *testing.B, kind string, size int) (s [2]benchSide) {
 	s[0].pool, s[1].pool = clientPool, serverPool
 	var ports [2]pmd.Port
 	if kind == "wire" {
-		link, err := wire.New(wire.Config{MTU: mtu})
-		require.NoError(b, err)
+		link := must(wire.New(wire.Config{MTU: mtu}))(b)
 		ports = [2]pmd.Port{link.Port(0), link.Port(1)}
 	} else {
-		l, err := Listen(ListenConfig{Socket: socketPath(b)})
-		require.NoError(b, err)
+		l := must(Listen(ListenConfig{Socket: socketPath(b)}))(b)
 		b.Cleanup(func() { require.NoError(b, l.Close()) })
-		server, err := l.Bind(BindConfig{MTU: mtu})
-		require.NoError(b, err)
+		server := must(l.Bind(BindConfig{MTU: mtu}))(b)
 		cfg := Config{Socket: l.cfg.Socket, MTU: mtu}
 		if kind == "zero" {
 			cfg.Arena = a
 		}
-		client, err := Dial(cfg)
-		require.NoError(b, err)
+		client := must(Dial(cfg))(b)
 		require.NoError(b, client.AwaitLink(within(b), true))
 		ports = [2]pmd.Port{client, server}
 	}
 	for i, p := range ports {
 		b.Cleanup(func() { require.NoError(b, p.Close()) })
-		var err error
-		s[i].q, err = p.Open(0, s[i].pool)
-		require.NoError(b, err)
+		s[i].q = must(p.Open(0, s[i].pool))(b)
 		require.Zero(b, s[i].q.Rx(make([]mem.Buf, 1)))
 	}
 	return s

@@ -58,8 +58,7 @@ func FuzzHandshake(f *testing.F) {
 			return
 		}
 		s, regions := h.session()
-		p, err := newPort("fuzz", [6]byte{}, 1500, len(s.rings))
-		require.NoError(t, err)
+		p := must(newPort("fuzz", [6]byte{}, 1500, len(s.rings)))(t)
 		p.current.Store(s)
 		side := openSide(t, p, nil, 64)
 		side.poll()
@@ -71,8 +70,7 @@ func FuzzHandshake(f *testing.F) {
 
 func dup(t testing.TB, fd int) int {
 	t.Helper()
-	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-	require.NoError(t, err)
+	n := must(unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0))(t)
 	return n
 }
 
@@ -86,8 +84,7 @@ func FuzzRings(f *testing.F) {
 		const log2 = 4
 		size := 2*ringBytes(log2) + 2*2048<<log2
 		arena := memfdArena(t, size+bufsOfFuzz*stride+1<<16)
-		region, err := arena.Carve(size, 4096)
-		require.NoError(t, err)
+		region := must(arena.Carve(size, 4096))(t)
 		clearRing(region, 0, log2)
 		clearRing(region, uint32(ringBytes(log2)), log2)
 		up, down := ringAt(region, 0, log2), ringAt(region, uint32(ringBytes(log2)), log2)
@@ -101,8 +98,7 @@ func FuzzRings(f *testing.F) {
 				&ownMemory{arena: arena})
 		}
 		s.bells, s.guarded = newBells([]int{-1}), true
-		p, err := newPort("fuzz", [6]byte{}, 1500, 1)
-		require.NoError(t, err)
+		p := must(newPort("fuzz", [6]byte{}, 1500, 1))(t)
 		if kind%3 == 2 {
 			p.arena = arena
 		}

@@ -25,10 +25,8 @@ type rawClient struct {
 
 func rawDial(t testing.TB, socket string) *rawClient {
 	t.Helper()
-	addr, err := address(socket)
-	require.NoError(t, err)
-	conn, err := net.DialUnix(addr.Net, nil, addr)
-	require.NoError(t, err)
+	addr := must(address(socket))(t)
+	conn := must(net.DialUnix(addr.Net, nil, addr))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	c := &rawClient{&control{conn: conn}, t}
 	c.deadline(patience)
@@ -39,8 +37,7 @@ func rawDial(t testing.TB, socket string) *rawClient {
 func (c *rawClient) next() *message {
 	c.t.Helper()
 	m := new(message)
-	fd, err := c.recv(m)
-	require.NoError(c.t, err)
+	fd := must(c.recv(m))(c.t)
 	require.Equal(c.t, -1, fd)
 	return m
 }
@@ -71,16 +68,14 @@ func goodInit() *initiate { return &initiate{version: version, id: 0} }
 // region is a memfd with a ring at its front, sealed or not.
 func rawRegion(t testing.TB, size int64, seals int) (fd int, memory []byte) {
 	t.Helper()
-	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	require.NoError(t, err)
+	fd = must(unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING))(t)
 	t.Cleanup(func() { unix.Close(fd) })
 	require.NoError(t, unix.Ftruncate(fd, size))
 	if seals != 0 {
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
+		_, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
 		require.NoError(t, err)
 	}
-	memory, err = unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	require.NoError(t, err)
+	memory = must(unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)
 	t.Cleanup(func() { require.NoError(t, unix.Munmap(memory)) })
 	clearRing(memory, 0, 4)
 	clearRing(memory, 1024, 4)
@@ -89,8 +84,7 @@ func rawRegion(t testing.TB, size int64, seals int) (fd int, memory []byte) {
 
 func rawEventfd(t testing.TB) int {
 	t.Helper()
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	require.NoError(t, err)
+	fd := must(unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK))(t)
 	t.Cleanup(func() { unix.Close(fd) })
 	return fd
 }
@@ -134,16 +128,14 @@ func (c *rawClient) lays(l layout) (memory []byte, region int) {
 
 func openFiles(t testing.TB) int {
 	t.Helper()
-	all, err := os.ReadDir("/proc/self/fd")
-	require.NoError(t, err)
+	all := must(os.ReadDir("/proc/self/fd"))(t)
 	return len(all)
 }
 
 // mappings are those of shared memory, of either end.
 func mappings(t testing.TB) int {
 	t.Helper()
-	all, err := os.ReadFile("/proc/self/maps")
-	require.NoError(t, err)
+	all := must(os.ReadFile("/proc/self/maps"))(t)
 	return strings.Count(string(all), "/memfd:") + strings.Count(string(all), "hugepage")
 }
 
@@ -161,8 +153,7 @@ func settled(t testing.TB, files, maps int) {
 func TestNothingIsLeft(t *testing.T) {
 	files, maps := openFiles(t), mappings(t)
 	l := listen(t, ListenConfig{RegionBytesMax: 8 << 20})
-	bound, err := l.Bind(BindConfig{})
-	require.NoError(t, err)
+	bound := must(l.Bind(BindConfig{}))(t)
 	t.Run("clients", func(t *testing.T) {
 		for range 5 {
 			raw := rawDial(t, l.cfg.Socket)
@@ -234,20 +225,16 @@ func TestMalformedServers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.cfg.Socket = socketPath(t)
-			addr, err := address(c.cfg.Socket)
-			require.NoError(t, err)
-			l, err := unixsock.Listen(addr, 0o600)
-			require.NoError(t, err)
+			addr := must(address(c.cfg.Socket))(t)
+			l := must(unixsock.Listen(addr, 0o600))(t)
 			defer l.Close()
 			if c.zero {
 				c.cfg.Arena = memfdArena(t, 1<<16)
 			}
-			p, err := Dial(c.cfg)
-			require.NoError(t, err)
+			p := must(Dial(c.cfg))(t)
 			defer p.Close()
 			for range 2 {
-				conn, err := l.AcceptUnix()
-				require.NoError(t, err)
+				conn := must(l.AcceptUnix())(t)
 				s := &rawClient{&control{conn: conn}, t}
 				s.deadline(patience)
 				s.tells(c.first, -1)
@@ -289,27 +276,23 @@ func TestRefusedConfigs(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 	l := listen(t, ListenConfig{})
-	p, err := l.Bind(BindConfig{})
-	require.NoError(t, err)
-	_, err = l.Bind(BindConfig{})
+	p := must(l.Bind(BindConfig{}))(t)
+	_, err := l.Bind(BindConfig{})
 	require.ErrorContains(t, err, "in use")
 	_, err = l.Bind(BindConfig{ID: 1, Secret: strings.Repeat("x", 25)})
 	require.ErrorContains(t, err, "secret of 25")
 	_, err = Listen(ListenConfig{Socket: l.cfg.Socket})
 	require.ErrorContains(t, err, "another server's")
 	require.NoError(t, p.Close())
-	again, err := l.Bind(BindConfig{})
-	require.NoError(t, err)
+	again := must(l.Bind(BindConfig{}))(t)
 	require.NoError(t, again.Close())
 	_, err = again.Open(0, nil)
 	require.ErrorIs(t, err, ErrClosed)
 
-	info, err := os.Stat(l.cfg.Socket)
-	require.NoError(t, err)
+	info := must(os.Stat(l.cfg.Socket))(t)
 	require.EqualValues(t, 0o600, info.Mode().Perm())
 	group := listen(t, ListenConfig{Mode: 0o666})
-	info, err = os.Stat(group.cfg.Socket)
-	require.NoError(t, err)
+	info = must(os.Stat(group.cfg.Socket))(t)
 	require.EqualValues(t, 0o666, info.Mode().Perm(), "whatever the umask")
 	require.NoError(t, l.Close())
 	require.NoFileExists(t, l.cfg.Socket)
@@ -318,7 +301,6 @@ func TestRefusedConfigs(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("precious"), 0o600))
 	_, err = Listen(ListenConfig{Socket: file})
 	require.ErrorContains(t, err, "is no socket")
-	left, err := os.ReadFile(file)
-	require.NoError(t, err)
+	left := must(os.ReadFile(file))(t)
 	require.Equal(t, "precious", string(left))
 }

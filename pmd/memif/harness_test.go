@@ -67,10 +67,8 @@ func openSide(t testing.TB, p *Port, arena *hugepages.Arena, bufs int) *side {
 		if a == nil {
 			a = hugepages.Heap(cfg.Bytes())
 		}
-		pool, err := mem.NewPool(a, cfg)
-		require.NoError(t, err)
-		q, err := p.Open(i, pool)
-		require.NoError(t, err)
+		pool := must(mem.NewPool(a, cfg))(t)
+		q := must(p.Open(i, pool))(t)
 		s.queues, s.pools = append(s.queues, q.(*Queue)), append(s.pools, pool)
 	}
 	return s
@@ -82,8 +80,7 @@ func listen(t testing.TB, cfg ListenConfig) *Listener {
 	if cfg.Socket == "" {
 		cfg.Socket = socketPath(t)
 	}
-	l, err := Listen(cfg)
-	require.NoError(t, err)
+	l := must(Listen(cfg))(t)
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
 	return l
 }
@@ -91,8 +88,7 @@ func listen(t testing.TB, cfg ListenConfig) *Listener {
 // bind is a port of l's.
 func bind(t testing.TB, l *Listener, cfg BindConfig, bufs int) *side {
 	t.Helper()
-	p, err := l.Bind(cfg)
-	require.NoError(t, err)
+	p := must(l.Bind(cfg))(t)
 	return openSide(t, p, nil, bufs)
 }
 
@@ -208,8 +204,7 @@ func dialSide(t testing.TB, cfg Config, zero bool, bufs int) *side {
 	if zero {
 		cfg.Arena = memfdArena(t, max(cfg.Queues, 1)*bufs*stride+1<<16)
 	}
-	cp, err := Dial(cfg)
-	require.NoError(t, err)
+	cp := must(Dial(cfg))(t)
 	return openSide(t, cp, cfg.Arena, bufs)
 }
 
@@ -242,4 +237,12 @@ func bytesOf(w []uint64) []byte {
 func yield() {
 	runtime.Gosched()
 	_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+}
+
+// must is v, if there was no error.
+func must[V any](v V, err error) func(require.TestingT) V {
+	return func(t require.TestingT) V {
+		require.NoError(t, err)
+		return v
+	}
 }

@@ -38,8 +38,7 @@ func TestHostileFramesToServer(t *testing.T) {
 			pmd.Counters{RxErrors: 1}},
 		"sum wraps": {[]desc{newDesc(0, 0, 1<<32-60, 60)}, Drops{Descriptor: 1},
 			pmd.Counters{RxErrors: 1}},
-		"empty": {[]desc{newDesc(0, 0, 0, 0)}, Drops{Descriptor: 1},
-			pmd.Counters{RxErrors: 1}},
+		"empty":             {[]desc{newDesc(0, 0, 0, 0)}, Drops{Descriptor: 1}, pmd.Counters{RxErrors: 1}},
 		"short":             {[]desc{newDesc(0, 0, 13, 0)}, Drops{Length: 1}, pmd.Counters{RxErrors: 1}},
 		"long":              {[]desc{newDesc(0, 0, 1523, 0)}, Drops{}, pmd.Counters{RxTooLong: 1}},
 		"longer than a Buf": {[]desc{newDesc(0, 0, 60000, 0)}, Drops{}, pmd.Counters{RxTooLong: 1}},
@@ -166,10 +165,8 @@ func TestStrangersLeaveRoom(t *testing.T) {
 	for range strangersMin {
 		rawDial(t, l.cfg.Socket)
 	}
-	addr, err := address(l.cfg.Socket)
-	require.NoError(t, err)
-	conn, err := net.DialUnix(addr.Net, nil, addr)
-	require.NoError(t, err)
+	addr := must(address(l.cfg.Socket))(t)
+	conn := must(net.DialUnix(addr.Net, nil, addr))(t)
 	defer conn.Close()
 	(&rawClient{&control{conn: conn}, t}).refused("Too many clients")
 	other := &control{}
@@ -195,15 +192,12 @@ func TestRegionsThatHaveGone(t *testing.T) {
 	var files [2]int
 	for i := range files {
 		files[i], _ = rawRegion(t, rawBytes, 0)
-		r, err := mapRegion(files[i], rawBytes, false)
-		require.NoError(t, err)
+		r := must(mapRegion(files[i], rawBytes, false))(t)
 		h.regions = append(h.regions, r)
 		in, out := givenRing{addRing: addRing{region: i, log2: 4}},
 			givenRing{addRing: addRing{region: i, offset: 1024, log2: 4}}
-		in.fd, err = unix.Eventfd(0, unix.EFD_CLOEXEC)
-		require.NoError(t, err)
-		out.fd, err = unix.Eventfd(0, unix.EFD_CLOEXEC)
-		require.NoError(t, err)
+		in.fd = must(unix.Eventfd(0, unix.EFD_CLOEXEC))(t)
+		out.fd = must(unix.Eventfd(0, unix.EFD_CLOEXEC))(t)
 		h.c2s, h.s2c = append(h.c2s, in), append(h.s2c, out)
 	}
 	all := append(slices.Clone(h.c2s), h.s2c...)
@@ -218,14 +212,12 @@ func TestRegionsThatHaveGone(t *testing.T) {
 // Memory of a client is there before a queue looks at it.
 func TestRegionsAreThere(t *testing.T) {
 	const octets = 4 << 20
-	fd, err := unix.MemfdCreate("sparse", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	require.NoError(t, err)
+	fd := must(unix.MemfdCreate("sparse", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING))(t)
 	defer unix.Close(fd)
 	require.NoError(t, unix.Ftruncate(fd, octets))
-	_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK)
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK)
 	require.NoError(t, err)
-	r, err := mapRegion(fd, octets, true)
-	require.NoError(t, err)
+	r := must(mapRegion(fd, octets, true))(t)
 	defer unmapAll([]region{r})
 	var st unix.Stat_t
 	require.NoError(t, unix.Fstat(fd, &st))
@@ -239,8 +231,7 @@ func TestFullEventfd(t *testing.T) {
 	l := listen(t, ListenConfig{})
 	server := bind(t, l, BindConfig{}, 64)
 	defer server.closed(t)
-	full, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
-	require.NoError(t, err)
+	full := must(unix.Eventfd(0, unix.EFD_CLOEXEC))(t)
 	defer unix.Close(full)
 	fill(t, full)
 
@@ -446,8 +437,7 @@ func newMemoryPair(t testing.TB, log2 uint8, bufBytes int, zero bool) (m memoryP
 	clearRing(region, uint32(ringBytes(log2)), log2)
 	c2s, s2c := ringAt(region, 0, log2), ringAt(region, uint32(ringBytes(log2)), log2)
 	end := func(rings pair, own *ownMemory) memorySide {
-		p, err := newPort("test", [6]byte{}, 1500, 1)
-		require.NoError(t, err)
+		p := must(newPort("test", [6]byte{}, 1500, 1))(t)
 		s := newSession([][]byte{region}, []pair{rings}, own)
 		s.bells, s.guarded = newBells([]int{-1}), true // no page of ours goes away
 		p.current.Store(s)

@@ -12,8 +12,7 @@ func readable(t *testing.T, q *Queue, wait int) bool {
 	t.Helper()
 	fd, ok := q.Interrupt()
 	require.True(t, ok)
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, wait)
-	require.NoError(t, err)
+	n := must(unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, wait))(t)
 	return n == 1
 }
 

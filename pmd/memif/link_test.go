@@ -26,8 +26,7 @@ func TestAccept(t *testing.T) {
 		}
 		return nil
 	}})
-	refused, err := Dial(Config{Socket: l.cfg.Socket, ID: 9, Secret: "bad"})
-	require.NoError(t, err)
+	refused := must(Dial(Config{Socket: l.cfg.Socket, ID: 9, Secret: "bad"}))(t)
 	p := <-seen
 	<-seen // it comes again
 	require.ErrorContains(t, refused.Err(), "Not you")
@@ -44,8 +43,7 @@ func TestAccept(t *testing.T) {
 		for id, queues := range []int{1, 4} {
 			c := dialSide(t, Config{Socket: l.cfg.Socket, ID: uint32(id), Queues: queues, Name: "eth"},
 				false, 256)
-			port, err := l.Accept(within(t))
-			require.NoError(t, err)
+			port := must(l.Accept(within(t)))(t)
 			require.Equal(t, queues, port.Caps().Queues)
 			s := openSide(t, port, nil, 256)
 			joined(t, c, s)
@@ -206,11 +204,10 @@ func TestInterrupts(t *testing.T) {
 	bufs := []mem.Buf{s.buf(t, 0, frame(r, 60)), s.buf(t, 0, frame(r, 60))}
 	count := func() uint64 {
 		poll := []unix.PollFd{{Fd: int32(out), Events: unix.POLLIN}}
-		n, err := unix.Poll(poll, int(patience.Milliseconds()))
-		require.NoError(t, err)
+		n := must(unix.Poll(poll, int(patience.Milliseconds())))(t)
 		require.Equal(t, 1, n, "no interrupt")
 		var b [8]byte
-		_, err = unix.Read(out, b[:])
+		_, err := unix.Read(out, b[:])
 		require.NoError(t, err)
 		return native.Uint64(b[:])
 	}
@@ -231,8 +228,7 @@ func TestInterrupts(t *testing.T) {
 // neither the queue that rings it nor the port.
 func TestBellsThatBlock(t *testing.T) {
 	for _, later := range []bool{false, true} {
-		bell, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
-		require.NoError(t, err)
+		bell := must(unix.Eventfd(0, unix.EFD_CLOEXEC))(t)
 		defer unix.Close(bell)
 		require.NoError(t, unix.SetNonblock(bell, later))
 		h := newHostile(t, ListenConfig{}, layout{bell: bell})
@@ -255,7 +251,7 @@ func TestBellsThatBlock(t *testing.T) {
 		require.EqualValues(t, 16, h.server.queues[0].Counters().TxFrames)
 		require.EqualValues(t, 16, h.rx.tail())
 		h.server.closed(t)
-		_, err = unix.Read(bell, make([]byte, 8)) // lets the writer go
+		_, err := unix.Read(bell, make([]byte, 8)) // lets the writer go
 		require.NoError(t, err)
 	}
 }
@@ -295,8 +291,7 @@ func TestAdmissionThatEnds(t *testing.T) {
 	}, Refused: func(_ Peer, err error) { refused <- err }})
 	p := bind(t, l, BindConfig{}, bufsOfSide).port
 	p.Disconnect("nobody is there")
-	client, err := Dial(Config{Socket: l.cfg.Socket})
-	require.NoError(t, err)
+	client := must(Dial(Config{Socket: l.cfg.Socket}))(t)
 	openSide(t, client, nil, bufsOfSide)
 	select {
 	case err := <-refused:

@@ -75,15 +75,13 @@ func peer(t testing.TB, role string, k kind, socket string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), peerVar+"="+role+","+k.name+","+socket)
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+	out := must(cmd.StdoutPipe())(t)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
+	line := must(bufio.NewReader(out).ReadString('\n'))(t)
 	require.Equal(t, "ready\n", line)
 	return cmd
 }

@@ -115,8 +115,7 @@ func TestRegionCutWhileItIsTaken(t *testing.T) {
 		"before its size is read":   {unix.SYS_FSTAT, false, "not sealed against shrinking"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fd, err := unix.MemfdCreate("cut", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-			require.NoError(t, err)
+			fd := must(unix.MemfdCreate("cut", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING))(t)
 			defer unix.Close(fd)
 			require.NoError(t, unix.Ftruncate(fd, 2*page))
 			acted, err := mapRegionWhile(t, fd, uint64(2*page), c.before, func() {

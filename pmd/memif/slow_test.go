@@ -119,8 +119,7 @@ func TestHolesInHugepages(t *testing.T) {
 	needsGuard(t)
 	const huge = 2 << 20
 	fd := hugeRegion(t, 2*huge)
-	r, err := mapRegion(fd, 2*huge, true)
-	require.NoError(t, err)
+	r := must(mapRegion(fd, 2*huge, true))(t)
 	defer unmapAll([]region{r})
 	require.True(t, r.guarded)
 	r.octets[huge] = 1
@@ -263,17 +262,14 @@ func TestBudgetOutlastsAPause(t *testing.T) {
 // that.
 func lingering(t testing.TB) (fd int, done func()) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
-	conn, err := net.Dial("tcp", l.Addr().String())
-	require.NoError(t, err)
-	other, err := l.Accept()
-	require.NoError(t, err)
+	conn := must(net.Dial("tcp", l.Addr().String()))(t)
+	other := must(l.Accept())(t)
 	require.NoError(t, conn.(*net.TCPConn).SetLinger(3600))
-	file, err := conn.(*net.TCPConn).File()
-	require.NoError(t, err)
+	file := must(conn.(*net.TCPConn).File())(t)
 	require.NoError(t, conn.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
+	var err error
 	for err == nil {
 		_, err = conn.Write(make([]byte, 1<<16))
 	}
@@ -317,8 +313,7 @@ func TestDescriptorsThatStayOpen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := listen(t, ListenConfig{})
-			p, err := l.Bind(BindConfig{})
-			require.NoError(t, err)
+			p := must(l.Bind(BindConfig{}))(t)
 			c := rawDial(t, l.cfg.Socket)
 			fd, done := lingering(t)
 			send(c, fd)
@@ -326,7 +321,7 @@ func TestDescriptorsThatStayOpen(t *testing.T) {
 				unix.Close(fd)
 			}()
 			m := new(message)
-			for err = nil; err == nil; {
+			for err := error(nil); err == nil; {
 				_, err = c.recv(m)
 			}
 			closed := make(chan error, 1)
@@ -369,22 +364,18 @@ func TestOpenDescriptorsAreBounded(t *testing.T) {
 // What can be sent or received without waiting is, however late: a process that was stopped for a
 // while finds its deadlines passed.
 func TestDeadlinesThatHavePassed(t *testing.T) {
-	addr, err := address(socketPath(t))
-	require.NoError(t, err)
-	l, err := net.ListenUnix(addr.Net, addr)
-	require.NoError(t, err)
+	addr := must(address(socketPath(t)))(t)
+	l := must(net.ListenUnix(addr.Net, addr))(t)
 	defer l.Close()
-	conn, err := net.DialUnix(addr.Net, nil, addr)
-	require.NoError(t, err)
-	other, err := l.AcceptUnix()
-	require.NoError(t, err)
+	conn := must(net.DialUnix(addr.Net, nil, addr))(t)
+	other := must(l.AcceptUnix())(t)
 	defer other.Close()
 	c, late := &control{conn: conn}, &control{conn: other}
 	require.NoError(t, conn.SetDeadline(time.Unix(1, 0)))
 	require.NoError(t, other.SetDeadline(time.Unix(1, 0)))
 	require.NoError(t, c.send(disconnectMessage("bye"), -1))
 	m := new(message)
-	_, err = late.recv(m)
+	_, err := late.recv(m)
 	require.NoError(t, err)
 	require.Equal(t, "bye", m.reason())
 	_, err = late.recv(m)

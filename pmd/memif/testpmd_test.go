@@ -45,8 +45,7 @@ func newTestpmd(t testing.TB, role, socket string, queues int, more string) *tes
 			socket, more), "--", "--forward-mode=io", "--port-topology=loop", "--interactive",
 		"--no-flush-rx", "--total-num-mbufs=8192", "--no-mlockall", fmt.Sprintf("--rxq=%d", queues),
 		fmt.Sprintf("--txq=%d", queues))
-	stdin, err := cmd.StdinPipe()
-	require.NoError(t, err)
+	stdin := must(cmd.StdinPipe())(t)
 	p := &testpmd{netlab.Start(t, cmd), stdin}
 	t.Cleanup(func() {
 		if t.Failed() {

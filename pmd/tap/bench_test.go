@@ -45,12 +45,11 @@ func (u *untimed) report(b *testing.B, size int) {
 // kernelSender has a kernel socket send UDP datagrams of one MTU each through the device, many per
 // system call (UDP_SEGMENT), from a goroutine of its own until the benchmark ends.
 func kernelSender(b *testing.B, pool *mem.Pool, q *queue, mac [6]byte) {
-	sock, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	require.NoError(b, err)
+	sock := must(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))(b)
 	require.NoError(b, unix.SetsockoptInt(sock, unix.IPPROTO_UDP, unix.UDP_SEGMENT, 1472))
 	require.NoError(b, unix.Connect(sock, &unix.SockaddrInet4{Addr: ourIP, Port: 9}))
 	payload := bytes.Repeat(datagram, 44)
-	_, err = unix.Write(sock, payload)
+	_, err := unix.Write(sock, payload)
 	require.NoError(b, err)
 	poll(b, pool, q, func(frame []byte) bool {
 		if answer(frame, mac) {
@@ -200,16 +199,14 @@ func benchTxToKernel(b *testing.B, cfg Config, size int) {
 	sock, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	require.NoError(b, err)
 	defer unix.Close(sock)
-	ifi, err := net.InterfaceByName(p.Name())
-	require.NoError(b, err)
+	ifi := must(net.InterfaceByName(p.Name()))(b)
 	ipv4 := bits.ReverseBytes16(unix.ETH_P_IP) // as it is on the wire
 	require.NoError(b, unix.Bind(sock, &unix.SockaddrLinklayer{Protocol: ipv4, Ifindex: ifi.Index}))
 	require.Equal(b, len(bufs), q.Tx(bufs))
 	var got []byte
 	frame := make([]byte, 1<<17)
 	for poll := []unix.PollFd{{Fd: int32(sock), Events: unix.POLLIN}}; len(got) < len(octets); {
-		n, err := unix.Poll(poll, 5000)
-		require.NoError(b, err)
+		n := must(unix.Poll(poll, 5000))(b)
 		require.Positive(b, n, "%d of %d octets came", len(got), len(octets))
 		n, _, err = unix.Recvfrom(sock, frame, 0)
 		require.NoError(b, err)

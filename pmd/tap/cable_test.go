@@ -58,9 +58,7 @@ func newCable(t testing.TB, offload, v6 bool) *cable {
 	addr := net.JoinHostPort(addrs[1], "4791")
 	c := &cable{done: make(chan struct{})}
 	cfg := mem.PoolConfig{Bufs: 256, Stride: 2048}
-	var err error
-	c.pool, err = mem.NewPool(hugepages.Heap(cfg.Bytes()), cfg)
-	require.NoError(t, err)
+	c.pool = must(mem.NewPool(hugepages.Heap(cfg.Bytes()), cfg))(t)
 
 	ports := &c.ports
 	var listener net.Listener
@@ -71,12 +69,10 @@ func newCable(t testing.TB, offload, v6 bool) *cable {
 		}
 		return err
 	})
-	ports[0], err = New(Config{Name: "rclient", Addr: at(0), NoOffload: !offload})
-	require.NoError(t, err)
+	ports[0] = must(New(Config{Name: "rclient", Addr: at(0), NoOffload: !offload}))(t)
 	for i, p := range ports {
 		require.Equal(t, offload, p.Caps().TxChecksum && p.Caps().RxChecksum && p.Caps().TxSegment)
-		q, err := p.Open(0, c.pool)
-		require.NoError(t, err)
+		q := must(p.Open(0, c.pool))(t)
 		c.ends[i] = q.(*queue)
 	}
 	go c.run()
@@ -87,10 +83,8 @@ func newCable(t testing.TB, offload, v6 bool) *cable {
 	})
 
 	dialer := net.Dialer{Timeout: 5 * time.Second}
-	c.client, err = dialer.Dial("tcp", addr)
-	require.NoError(t, err)
-	c.server, err = listener.Accept()
-	require.NoError(t, err)
+	c.client = must(dialer.Dial("tcp", addr))(t)
+	c.server = must(listener.Accept())(t)
 	t.Cleanup(func() {
 		_ = c.client.Close()
 		_ = c.server.Close()
@@ -235,9 +229,8 @@ func TestOffloadNeedsHeadroom(t *testing.T) {
 	p := newDevice(t, Config{Name: "rhead"})
 	defer p.Close()
 	cfg := mem.PoolConfig{Bufs: 4, Stride: 2048, Headroom: 9}
-	pool, err := mem.NewPool(hugepages.Heap(cfg.Bytes()), cfg)
-	require.NoError(t, err)
-	_, err = p.Open(0, pool)
+	pool := must(mem.NewPool(hugepages.Heap(cfg.Bytes()), cfg))(t)
+	_, err := p.Open(0, pool)
 	require.EqualError(t, err, "tap: rhead: Bufs have 9 octets of headroom; offload needs 128: use "+
 		"more, or NoOffload")
 }

@@ -17,8 +17,7 @@ func TestMACStays(t *testing.T) {
 		skip.Missing(t, "this host has neither a machine id nor a name")
 	}
 	start := func(cfg Config) [6]byte {
-		p, err := New(cfg)
-		require.NoError(t, err)
+		p := must(New(cfg))(t)
 		require.NoError(t, p.Close())
 		return p.MAC()
 	}
@@ -61,8 +60,7 @@ func TestMACStays(t *testing.T) {
 	// A host without identity.
 	defer func(was []string) { machineIDs = was }(machineIDs)
 	machineIDs = []string{filepath.Join(t.TempDir(), "none")}
-	name, err := os.Hostname()
-	require.NoError(t, err)
+	name := must(os.Hostname())(t)
 	require.Equal(t, map[bool]string{false: "\x00" + name}[name == "localhost" || name == "(none)"],
 		hostID())
 	require.NoError(t, os.WriteFile(machineIDs[0], []byte("0123\n"), 0o600))

@@ -152,8 +152,7 @@ func pipe(t testing.TB) (ours, kernel int) {
 func newQueue(t testing.TB, fd, bufs, mtu int) (*queue, *mem.Pool) {
 	pool := newPool(t, bufs, mtu)
 	p := &Port{mtu: mtu, vnet: true, fds: []int{fd}, queues: make([]*queue, 1)}
-	q, err := p.Open(0, pool)
-	require.NoError(t, err)
+	q := must(p.Open(0, pool))(t)
 	return q.(*queue), pool
 }
 
@@ -387,8 +386,7 @@ func unjoin(t require.TestingT, m []byte) [][]byte {
 	}
 	s := spec{
 		tags: (l3 - 14) / 4, v6: f[l3]>>4 == 6, port: uint16(get(f, l4)), seq: getSeq(f, l4),
-		flags:  f[l4+13],
-		tcpOpt: int(f[l4+12]>>4)*4 - tcpLen, ack: f[l4+11], window: f[l4+14],
+		flags: f[l4+13], tcpOpt: int(f[l4+12]>>4)*4 - tcpLen, ack: f[l4+11], window: f[l4+14],
 	}
 	if !s.v6 {
 		s.ipOpt, s.id, s.df = l4-l3-ipv4Len, uint16(get(f, l3+4)), f[l3+6] == 0x40

@@ -20,8 +20,7 @@ const packetVnet = 15
 // vnetSocket sends frames out of the device that are still to be cut, and sees those that come from
 // us.
 func vnetSocket(t testing.TB, name string) int {
-	ifi, err := net.InterfaceByName(name)
-	require.NoError(t, err)
+	ifi := must(net.InterfaceByName(name))(t)
 	sock, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = unix.Close(sock) })
@@ -224,8 +223,7 @@ func TestOffloadEndsWithThePort(t *testing.T) {
 	for _, no := range []bool{true, false, true} {
 		p := newDevice(t, Config{Name: "rstay", NoOffload: no})
 		pool := newPool(t, 64, 1500)
-		q, err := p.Open(0, pool)
-		require.NoError(t, err)
+		q := must(p.Open(0, pool))(t)
 		f := flows["IPv4"]
 		f.payload = someOctets[:f.size*10]
 		f.give(t, vnetSocket(t, p.Name()), f.size)
@@ -250,8 +248,7 @@ func TestQueues(t *testing.T) {
 	var queues [4]*queue
 	for i := range queues {
 		pools[i] = newPool(t, 64, 1500)
-		q, err := p.Open(i, pools[i])
-		require.NoError(t, err)
+		q := must(p.Open(i, pools[i]))(t)
 		queues[i] = q.(*queue)
 	}
 	_, err := p.Open(4, pools[0])

@@ -29,16 +29,14 @@ func enterNetns(t testing.TB) { netlab.Enter(t) }
 func newPool(t testing.TB, bufs, mtu int) *mem.Pool {
 	stride := (mem.Headroom + mtu + pmd.FrameOverhead + 1 + 63) / 64 * 64
 	cfg := mem.PoolConfig{Bufs: bufs, Stride: stride}
-	pool, err := mem.NewPool(hugepages.Heap(cfg.Bytes()), cfg)
-	require.NoError(t, err)
+	pool := must(mem.NewPool(hugepages.Heap(cfg.Bytes()), cfg))(t)
 	return pool
 }
 
 // newDevice is a port that the test closes.
 func newDevice(t testing.TB, cfg Config) *Port {
 	t.Helper()
-	p, err := New(cfg)
-	require.NoError(t, err)
+	p := must(New(cfg))(t)
 	return p
 }
 
@@ -46,8 +44,7 @@ func open(t testing.TB, cfg Config) (*Port, *mem.Pool, *queue) {
 	p := newDevice(t, cfg)
 	t.Cleanup(func() { _ = p.Close() })
 	pool := newPool(t, 64, p.Caps().MTU)
-	q, err := p.Open(0, pool)
-	require.NoError(t, err)
+	q := must(p.Open(0, pool))(t)
 	return p, pool, q.(*queue)
 }
 
@@ -173,12 +170,10 @@ func TestDeviceIsSetUpAndGone(t *testing.T) {
 	require.Equal(t, "rsetup", p.Name())
 	require.Equal(t, pmd.Caps{MTU: 9000, Queues: 1, RxChecksum: true, TxChecksum: true,
 		TxSegment: true}, p.Caps())
-	ifi, err := net.InterfaceByName("rsetup")
-	require.NoError(t, err)
+	ifi := must(net.InterfaceByName("rsetup"))(t)
 	require.Equal(t, 9000, ifi.MTU)
 	require.NotZero(t, ifi.Flags&net.FlagUp)
-	addrs, err := ifi.Addrs()
-	require.NoError(t, err)
+	addrs := must(ifi.Addrs())(t)
 	require.Contains(t, addrs[0].String(), kernelIP.String())
 
 	mac := p.MAC()
@@ -186,7 +181,7 @@ func TestDeviceIsSetUpAndGone(t *testing.T) {
 	require.Equal(t, byte(2), mac[0]&3, "locally administered, unicast")
 
 	require.NoError(t, p.Close())
-	_, err = net.InterfaceByName("rsetup")
+	_, err := net.InterfaceByName("rsetup")
 	require.Error(t, err)
 }
 
@@ -207,14 +202,11 @@ func TestIPv6Address(t *testing.T) {
 	enterNetns(t)
 	want := netip.MustParsePrefix("fd77::1/64")
 	p := newDevice(t, Config{Name: "rsix", Addr: want})
-	routes, err := os.ReadFile("/proc/thread-self/net/ipv6_route")
-	require.NoError(t, err)
-	l, err := net.Listen("tcp", "[fd77::1]:0")
-	require.NoError(t, err)
+	routes := must(os.ReadFile("/proc/thread-self/net/ipv6_route"))(t)
+	l := must(net.Listen("tcp", "[fd77::1]:0"))(t)
 	require.NoError(t, l.Close())
 	require.Regexp(t, "(?m)^fd770000000000000000000000000001 80 ", string(routes))
-	ifi, err := net.InterfaceByName("rsix")
-	require.NoError(t, err)
+	ifi := must(net.InterfaceByName("rsix"))(t)
 	require.True(t, hasAddr(ifi, want))
 	require.NoError(t, setAddr6(ifi.Index, want), "once more")
 	require.ErrorIs(t, setAddr6(1<<30, want), unix.ENODEV)
@@ -289,12 +281,10 @@ func TestTrouble(t *testing.T) {
 	ip(t, "link set rtrouble nomaster")
 
 	other := exec.Command("unshare", "-n", "cat") // holds a namespace
-	in, err := other.StdinPipe()
-	require.NoError(t, err)
-	out, err := other.StdoutPipe()
-	require.NoError(t, err)
+	in := must(other.StdinPipe())(t)
+	out := must(other.StdoutPipe())(t)
 	require.NoError(t, other.Start())
-	_, err = in.Write([]byte("x"))
+	_, err := in.Write([]byte("x"))
 	require.NoError(t, err)
 	_, err = out.Read(make([]byte, 1)) // it is there
 	require.NoError(t, err)
@@ -406,8 +396,7 @@ func TestTxErrors(t *testing.T) {
 	require.EqualValues(t, 2, q.Counters().TxErrors)
 	require.EqualValues(t, 1, q.Counters().TxFrames)
 
-	sock, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	require.NoError(t, err)
+	sock := must(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))(t)
 	defer unix.Close(sock)
 	require.NoError(t, control(sock, unix.SIOCSIFFLAGS, p.Name(), func(r *unix.Ifreq) {
 		r.SetUint16(0)
@@ -423,8 +412,7 @@ func TestTxErrors(t *testing.T) {
 
 // packetSocket sends whole frames out of the device, as the kernel would.
 func packetSocket(t testing.TB, name string) int {
-	ifi, err := net.InterfaceByName(name)
-	require.NoError(t, err)
+	ifi := must(net.InterfaceByName(name))(t)
 	sock, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = unix.Close(sock) })
@@ -466,8 +454,7 @@ func TestRxBoundaries(t *testing.T) {
 		})
 	}
 	// Somebody raises the MTU of the kernel's side.
-	sock, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	require.NoError(t, err)
+	sock := must(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))(t)
 	defer unix.Close(sock)
 	require.NoError(t, control(sock, unix.SIOCSIFMTU, p.Name(), func(r *unix.Ifreq) {
 		r.SetUint32(4000)
@@ -533,4 +520,12 @@ func TestNoAllocation(t *testing.T) {
 	})
 	require.Zero(t, allocs)
 	require.GreaterOrEqual(t, got, 100)
+}
+
+// must is v, if there was no error.
+func must[V any](v V, err error) func(require.TestingT) V {
+	return func(t require.TestingT) V {
+		require.NoError(t, err)
+		return v
+	}
 }
