@@ -1,7 +1,6 @@
 package ddp
 
 import (
-	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,28 +33,6 @@ func TestDeliverWaits(t *testing.T) {
 	k.wantIDs(k.pos, 1009, 71, 72)
 }
 
-// req: DDP-7.4-3, DDP-7.4-4, DDP-7.4-5, DDP-6.3-3, DDP-6.2-3, DDP-6.2-7, DDP-6.3-5
-func TestDeliveredFields(t *testing.T) {
-	k := newSink(t, 8)
-	mr := k.register(4096)
-	k.post(0, 70, 4096)
-	body := string(make([]byte, 2048))
-	k.send(0, 1, 0, body[:1482], false)
-	k.send(0, 1, 1482, body[1482:], true)
-	end := k.pos
-	k.write(mr, 100, body[:1486], false)
-	k.write(mr, 1586, body[1486:], true)
-
-	got := k.delivered(k.pos)
-	require.Len(t, got, 2)
-	require.Equal(t, Delivered{Header: untagged(0, 1, 1482, true), Len: 2048, Buffer: got[0].Buffer,
-		End: end}, got[0])
-	require.Equal(t, uint64(70), got[0].Buffer.ID)
-	require.Equal(t, 18+566, got[0].SegmentLen())
-	require.Equal(t, Delivered{Header: tagged(mr, 1586, true), Len: 562, End: k.pos}, got[1])
-	require.Equal(t, 14+562, got[1].SegmentLen())
-}
-
 // A buffer per message, also for one without octets.
 // req: 5040-5.3-5
 func TestDeliverZeroLength(t *testing.T) {
@@ -74,24 +51,6 @@ func TestDeliverZeroLength(t *testing.T) {
 		require.Zero(t, d.Len)
 	}
 	require.Zero(t, k.queues[0].Posted())
-}
-
-// A sender that skips an MSN: the later message is next in the stream and stays undelivered.
-func TestDeliverFindsSkippedMSN(t *testing.T) {
-	k := newSink(t, 8)
-	mr := k.register(1)
-	k.post(0, 70, 16)
-	k.post(0, 71, 16)
-	k.write(mr, 0, "x", true)
-	k.send(0, 2, 4, "ab", true)
-	k.send(0, 1, 0, "cd", true)
-	k.wantIDs(k.pos, 1000)
-	require.Equal(t, &Error{Type: 2, Code: 3, Header: untagged(0, 2, 4, true), SegmentLen: 20},
-		k.stream.Err())
-	k.wantIDs(math.MaxUint64)
-	b, ok := k.queues[0].Flush()
-	require.True(t, ok)
-	require.Equal(t, uint64(70), b.ID)
 }
 
 // req: DDP-6.3-9

@@ -37,7 +37,8 @@ func FuzzMessages(f *testing.F) {
 
 // Most of what a fuzzer makes up ends early, in an error. These scripts are those of a peer and
 // an owner that mostly behave, in any order and with many a segment twice.
-// req: DDP-7.3-4, DDP-7.3-5, DDP-7.3-6, DDP-7.3-7, DDP-7.2-5
+// req: DDP-3.2-1, DDP-3.2-5, DDP-6.1-2, DDP-6.1-3, DDP-6.3-5, DDP-7.1-1, DDP-7.2-5, DDP-7.2-14
+// req: DDP-7.3-4, DDP-7.3-5, DDP-7.3-6, DDP-7.3-7, DDP-7.4-4, DDP-9.1-12, 5040-5.5-1, 5040-7.1-5
 func TestMessagesAgainstModel(t *testing.T) {
 	whole := 0
 	rounds(t, 2000, func(rng *rand.Rand) {
@@ -147,6 +148,8 @@ type model struct {
 	received  uint32 // untagged messages delivered
 	edge, cut uint64
 	failed    bool
+	err       *Error // the last, of Place or Delivery
+	stats     Stats
 }
 
 type modelRegion struct {
@@ -368,11 +371,20 @@ func (m *model) place(s *modelSegment) {
 	cut := len(b) / 2
 	err := place(&m.stream, s.start, s.end, len(b), [][]byte{b[:cut], b[cut:]})
 	s.given = true
-	if want != nil {
-		require.Equal(m.t, want, err)
-		m.failed = true
-	} else {
-		require.Nil(m.t, err)
+	require.Equal(m.t, want, err)
+	switch {
+	case want != nil:
+		m.failed, m.err = true, err
+	case m.failed:
+		m.stats.AfterError++
+	case again:
+		m.stats.Duplicates++
+	default:
+		m.stats.Segments++
+		m.stats.Octets += uint64(len(s.payload))
+		if s.placed && s.header.Tagged && s.header.Last { // its octets are placed again
+			m.stats.Duplicates++
+		}
 	}
 	if m.failed {
 		m.cut = min(m.cut, s.start)
@@ -523,8 +535,8 @@ func (m *model) deliver(edge uint64) {
 		if !s.header.Tagged {
 			if s.header.MSN != m.received+1 {
 				require.Equal(m.t, &Error{Type: TypeUntagged, Code: CodeMSNRange, Header: s.header,
-					SegmentLen: want.SegmentLen()}, m.stream.Err())
-				m.failed, m.cut = true, 0
+					SegmentLen: s.header.Len() + len(s.payload)}, m.stream.Err())
+				m.failed, m.cut, m.err = true, 0, m.stream.Err()
 				break
 			}
 			b := m.posted[m.received]
@@ -533,14 +545,20 @@ func (m *model) deliver(edge uint64) {
 		}
 		require.NotEmpty(m.t, got, "not delivered: %+v", want)
 		require.Equal(m.t, want, got[0])
+		require.Equal(m.t, s.header.Len()+len(s.payload), got[0].SegmentLen())
 		s.delivered, got = true, got[1:]
 	}
 	require.Empty(m.t, got, "delivered too early, or twice")
 	require.Equal(m.t, m.failed, m.stream.Err() != nil)
 }
 
-// compare looks at all memory there ever was, that of regions that are gone included.
+// compare looks at the counters, the error, and all memory there ever was, that of regions that are
+// gone included.
 func (m *model) compare() {
+	require.Equal(m.t, m.stats, m.stream.Stats())
+	if m.err != nil {
+		require.Same(m.t, m.err, m.stream.Err())
+	}
 	for _, r := range m.regions {
 		want := make([]byte, r.Len())
 		for i := range want {

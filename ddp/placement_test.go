@@ -158,75 +158,6 @@ func (k *sink) snapshot() []byte {
 	return all
 }
 
-// req: DDP-6.1-2, DDP-6.1-3, DDP-7.1-1, DDP-3.2-5, DDP-3.2-1
-func TestPlacement(t *testing.T) {
-	k := newSink(t, 8)
-	mr := k.register(16)
-	a, b := k.post(0, 70, 10), k.post(0, 71, 100)
-	c := k.post(2, 72, 4)
-	k.write(mr, 4, "tagged", true)
-	k.write(mr, 4, "again!", true) // one STag, many messages
-	k.send(0, 1, 0, "first", true)
-	k.send(0, 2, 0, "sec", false)
-	k.send(0, 2, 3, "ond", true)
-	k.send(2, 1, 0, "ctrl", true)
-	require.Equal(t, "\x00\x00\x00\x00again!\x00\x00\x00\x00\x00\x00", string(mr.Bytes()))
-	require.Equal(t, "\x00\x00\x00first\x00\x00\x00\x00\x00", string(a.Bytes()))
-	require.Equal(t, "second\x00", string(b.Bytes()[3:10]))
-	require.Equal(t, "\x00\x00\x00ctrl", string(c.Bytes()))
-	require.Equal(t, Stats{Segments: 6, Octets: 27}, k.stream.Stats())
-	k.wantIDs(k.pos, 1004, 1004, 70, 71, 72)
-}
-
-// req: DDP-7.3-5, DDP-7.3-6
-func TestPlacedTwiceDeliveredOnce(t *testing.T) {
-	k := newSink(t, 8)
-	mr := k.register(16)
-	k.post(0, 70, 10)
-	for range 2 {
-		k.pos = 0
-		k.write(mr, 0, "tagged", true)
-		k.send(0, 1, 0, "un", false)
-		k.send(0, 1, 2, "tagged", true)
-	}
-	require.Equal(t, uint64(2), k.stream.Stats().Duplicates)
-	k.wantIDs(k.pos, 1000, 70)
-	k.wantIDs(k.pos)
-}
-
-// The L flag stands on two segments of a message: the second is an error, and the message is
-// delivered once. What comes after the last must not change the message any more, nor may another
-// segment have a higher MO.
-// req: DDP-7.3-6
-func TestInconsistentMessage(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		header Header
-		code   uint8
-	}{
-		{"two lasts", untagged(0, 1, 4, true), CodeMSNRange},
-		{"after the last", untagged(0, 1, 0, false), CodeMSNRange},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			k := newSink(t, 4)
-			mr := k.post(0, 70, 16)
-			k.post(0, 71, 16)
-			k.send(0, 1, 4, "abcd", true)
-			end := k.pos
-			err := k.place(c.header, []byte("evil"))
-			require.Equal(t, &Error{Type: TypeUntagged, Code: c.code, Header: c.header, SegmentLen: 22}, err)
-			require.Equal(t, "\x00\x00\x00\x00abcd\x00", string(mr.Bytes()[3:12]))
-			k.wantIDs(end, 70)
-		})
-	}
-	t.Run("higher MO than the last", func(t *testing.T) {
-		k := newSink(t, 4)
-		k.post(0, 70, 16)
-		k.send(0, 1, 8, "abcd", false)
-		require.Equal(t, CodeInvalidMO, k.place(untagged(0, 1, 4, true), []byte("abcd")).Code)
-	})
-}
-
 // The buffer is the reassembly buffer: octets stand in it when Place returns, in front of what is
 // missing and after it, and what they came in is the caller's again.
 // req: DDP-3.1-1, 5040-5.5-1
@@ -257,37 +188,6 @@ func TestBufferIsTheReassemblyBuffer(t *testing.T) {
 	}
 	k.wantIDs(k.pos, 70)
 	require.Equal(t, want, mr.Bytes())
-}
-
-// Where messages overlap, what is placed last stays: that need not be what was sent last.
-// req: 5040-5.5-1
-func TestOverlapIsAsPlaced(t *testing.T) {
-	for name, order := range map[string][2]int{"ABCDxy": {0, 1}, "ABxxxy": {1, 0}} {
-		k := newSink(t, 4)
-		mr := k.register(6)
-		parts := [][]byte{ulpdu(tagged(mr, 2, true), []byte("xxxy")),
-			ulpdu(tagged(mr, 0, true), []byte("ABCD"))}
-		for _, i := range order {
-			at := uint64(100 * i)
-			require.Nil(t, place(&k.stream, at, at+100, len(parts[i]), [][]byte{parts[i]}))
-		}
-		require.Equal(t, name, string(mr.Bytes()))
-		require.Len(t, k.delivered(200), 2)
-	}
-}
-
-// The sink takes the sender's word for what a message holds: a gap in its offsets is no error,
-// its length is where it ends.
-// req: DDP-7.2-14
-func TestGapInAMessage(t *testing.T) {
-	k := newSink(t, 4)
-	mr := k.post(0, 70, 16)
-	k.send(0, 1, 0, "ab", false)
-	k.send(0, 1, 10, "cd", true)
-	d := k.delivered(k.pos)
-	require.Len(t, d, 1)
-	require.Equal(t, uint32(12), d[0].Len)
-	require.Equal(t, "ab\x00\x00\x00\x00\x00\x00\x00\x00cd", string(mr.Bytes()[3:15]))
 }
 
 // A ULPDU too short for its header, down to none: the first octet decides which header.

@@ -2,7 +2,6 @@ package ddp
 
 import (
 	"bytes"
-	"math"
 	"testing"
 
 	"github.com/rnicd/rnicd/mem"
@@ -166,82 +165,6 @@ func TestStreamInit(t *testing.T) {
 	k := newSink(t, 1)
 	require.Nil(t, k.stream.Err())
 	require.Equal(t, Stats{}, k.stream.Stats())
-}
-
-// req: DDP-9.1-11, DDP-9.1-12, DDP-9.1-13, DDP-8.2.2-3, 5040-7.1-5
-func TestFirstErrorStopsPlacement(t *testing.T) {
-	k := newSink(t, 4)
-	mr := k.register(64)
-	k.write(mr, 0, "before", true)
-	err := k.place(tagged(mr, 60, true), []byte("12345"))
-	require.Equal(t, &Error{Type: 1, Code: 1, Header: tagged(mr, 60, true), SegmentLen: 19}, err)
-	require.Same(t, err, k.stream.Err())
-
-	require.Nil(t, k.place(tagged(mr, 10, true), []byte("after")), "dropped silently")
-	require.Nil(t, k.place(untagged(7, 1, 0, true), nil), "a second error is not found")
-	require.Nil(t, place(&k.stream, k.pos, k.pos+7, 1, [][]byte{{0}}))
-	require.Equal(t, &Error{Type: 1, Code: 1, Header: tagged(mr, 60, true), SegmentLen: 19},
-		k.stream.Err())
-	require.Equal(t, append([]byte("before"), make([]byte, 58)...), mr.Bytes())
-	require.Equal(t, Stats{Segments: 1, Octets: 6, AfterError: 3}, k.stream.Stats())
-}
-
-// What was whole before the error is delivered, nothing else.
-// req: DDP-7.4-2
-func TestErrorAndDelivery(t *testing.T) {
-	k := newSink(t, 4)
-	mr := k.register(64)
-	k.write(mr, 1, "x", true)
-	holeStart, holeEnd := k.span(TaggedLen + 1)
-	k.write(mr, 3, "x", true) // whole, but not what is before it
-	require.NotNil(t, k.place(tagged(mr, 64, true), []byte("x")))
-
-	hole := ulpdu(tagged(mr, 2, true), []byte("x"))
-	require.Nil(t, place(&k.stream, holeStart, holeEnd, len(hole), [][]byte{hole}), "dropped")
-	k.write(mr, 5, "x", true) // dropped
-	k.wantIDs(k.pos, 1001)
-	k.wantIDs(math.MaxUint64)
-}
-
-// The error is out of order and the gap before it never closes for Delivery, even when only part
-// of it is dropped.
-func TestErrorAheadOfHole(t *testing.T) {
-	k := newSink(t, 8)
-	mr := k.register(64)
-	starts := make([]uint64, 6)
-	parts := make([][]byte, 6)
-	for i := range parts {
-		parts[i] = ulpdu(tagged(mr, uint64(i), true), []byte("x"))
-	}
-	parts[4] = ulpdu(untagged(9, 1, 0, true), nil)
-	for i := range parts {
-		starts[i], _ = k.span(len(parts[i]))
-	}
-	place := func(i int) *Error {
-		return place(&k.stream, starts[i], starts[i]+uint64(len(parts[i]))+6, len(parts[i]),
-			[][]byte{parts[i]})
-	}
-	for _, i := range []int{0, 3, 1} {
-		require.Nil(t, place(i))
-	}
-	require.NotNil(t, place(4))
-	require.Nil(t, place(5))
-	k.wantIDs(starts[2], 1000, 1001)
-	require.Nil(t, place(2), "fills the hole, too late")
-	k.wantIDs(k.pos)
-}
-
-func TestBelowLeftEdgeIsDropped(t *testing.T) {
-	k := newSink(t, 4)
-	mr := k.register(8)
-	k.write(mr, 0, "good", true)
-	end := k.pos
-	k.wantIDs(end, 1000)
-	bad := ulpdu(tagged(mr, 0, true), []byte("evil"))
-	require.Nil(t, place(&k.stream, 0, end, len(bad), [][]byte{bad}))
-	require.Equal(t, "good\x00\x00\x00\x00", string(mr.Bytes()), "placed octets stay")
-	k.wantIDs(end)
-	require.Equal(t, uint64(1), k.stream.Stats().Duplicates)
 }
 
 // req: 5040-7-1
