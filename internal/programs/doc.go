@@ -1,5 +1,5 @@
 // Package programs has the control sockets of programs of rnicd run: where they are, who answers on
-// them, and who is found there. The answers are HTTP with JSON as those of package control, whose
+// them, and which are found. The answers are HTTP with JSON as those of package control, whose
 // Client asks; this package is linked into every such program, and does without net/http for that.
 //
 //	place.go   the directories

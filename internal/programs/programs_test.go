@@ -137,7 +137,7 @@ func TestStrangers(t *testing.T) {
 		return nil
 	}})
 	for _, text := range []string{"", "\n\n", "GET\r\n\r\n", "GET / HTTP/2\r\n\r\n",
-		"GET x HTTP/1.1\r\n\r\n", strings.Repeat("x", 2*headMax)} {
+		"GET / HTTP/1.0\r\n\r\n", "GET x HTTP/1.1\r\n\r\n", strings.Repeat("x", 2*headMax)} {
 		n, err := p.Dial(t.Context())
 		require.NoError(t, err)
 		_, _ = io.WriteString(n, text) // it may have ended

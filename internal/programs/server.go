@@ -104,7 +104,8 @@ func (s *Socket) serve(c *net.UnixConn, answers map[string]Answer) {
 	}
 }
 
-// question reads a request of HTTP/1.1, of which the first line is all that matters.
+// question reads a request of HTTP/1.1, of which the first line is all that matters. One of
+// HTTP/1.0 is refused: it knows no chunks, and without them nobody sees that an answer is cut.
 func question(r io.Reader) (path string, query url.Values, err error) {
 	lines := bufio.NewScanner(io.LimitReader(r, headMax))
 	lines.Buffer(make([]byte, 1024), headMax)
@@ -116,7 +117,7 @@ func question(r io.Reader) (path string, query url.Values, err error) {
 			method, rest, _ := strings.Cut(first, " ")
 			target, version, ok := strings.Cut(rest, " ")
 			at, err := url.ParseRequestURI(target)
-			if !ok || err != nil || !strings.HasPrefix(version, "HTTP/1.") {
+			if !ok || err != nil || version != "HTTP/1.1" {
 				return "", nil, errors.New("this is no request of HTTP/1.1")
 			}
 			if method != "GET" {

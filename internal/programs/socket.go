@@ -150,7 +150,7 @@ func (s *Socket) Path() string { return s.path }
 func (s *Socket) Remove() {
 	var st unix.Stat_t
 	if unix.Lstat(s.path, &st) == nil && st.Dev == s.is.Dev && st.Ino == s.is.Ino {
-		_ = unix.Unlink(s.path) // whoever looks next removes it otherwise
+		_ = unix.Unlink(s.path) // or the next process that looks does
 	}
 }
 
@@ -171,7 +171,7 @@ func peerOf(c *net.UnixConn) (cred *unix.Ucred, err error) {
 // keep has the program not close the descriptor of c.
 func keep(c syscall.Conn) { control(c, owned.Keep) }
 
-// forget is for whoever closes c.
+// forget is for the caller that closes c.
 func forget(c syscall.Conn) { control(c, owned.Forget) }
 
 func control(c syscall.Conn, do func(fd int)) {

@@ -51,7 +51,7 @@ const fellWaiting = 16
 const deviceName = "rnicd0"
 
 // serve makes the socket, and answers on it as long as the process lives. That there is none is
-// told if a directory was asked for, or whoever runs the program has asked for more than that.
+// told if a directory was asked for, or the user has asked for more than that.
 func (p *program) serve(e *engine.Engine, dir string, log io.Writer) {
 	p.engine = e
 	if e.RoCE() {

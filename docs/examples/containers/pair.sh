@@ -3,7 +3,7 @@
 # They ping each other over RDMA, without any capability, and verify what they get.
 #   pair.sh IMAGE [FLAG...]    flags of podman run
 set -eu
-image=${1:?"usage: pair.sh IMAGE"}
+image=${1:?"usage: pair.sh IMAGE [FLAG...], flags of podman run"}
 shift
 pod=rnicd-pair-$$
 podman pod create --name "$pod" --network none >/dev/null

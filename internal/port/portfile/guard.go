@@ -39,8 +39,16 @@ func ControlDir(environ []string) (dir string, ok bool, err error) {
 		return "", false, fmt.Errorf("%sCONTROL: %q: want %s, or a directory from the root on", envPrefix,
 			dir, ControlOff)
 	}
+	if len(dir) > controlDirMax {
+		return "", false, fmt.Errorf("%sCONTROL: %q: want a directory of at most %d octets, as sockets' "+
+			"paths are short", envPrefix, dir, controlDirMax)
+	}
 	return dir, true, nil
 }
+
+// controlDirMax: the path of a socket has at most 107 octets (unix(7)), of which the program's
+// process number and what follows it take up to 15 ("/4194304.9.sock").
+const controlDirMax = 107 - 15
 
 // Octets of a secret.
 const (

@@ -57,3 +57,24 @@ func TestGuard(t *testing.T) {
 		require.Equal(t, Guard{}, g)
 	}
 }
+
+// Where a control socket is to be.
+func TestControlDir(t *testing.T) {
+	long := "/" + strings.Repeat("d", controlDirMax-1)
+	for value, want := range map[string]string{"": "", "/run/x": "/run/x", long: long} {
+		dir, ok, err := ControlDir([]string{"RNICD_CONTROL=" + value})
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, want, dir)
+	}
+	_, ok, err := ControlDir([]string{"RNICD_CONTROL=off"})
+	require.NoError(t, err)
+	require.False(t, ok)
+	for value, want := range map[string]string{
+		"run":      `RNICD_CONTROL: "run": want off, or a directory from the root on`,
+		long + "d": "want a directory of at most 92 octets",
+	} {
+		_, _, err := ControlDir([]string{"RNICD_CONTROL=" + value})
+		require.ErrorContains(t, err, want)
+	}
+}

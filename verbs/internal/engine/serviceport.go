@@ -19,7 +19,7 @@ import (
 //
 //	ask --> a cookie, as long --> the same ask with it --> a question for the program --> an answer
 //
-// Who is not where its datagrams say that it is gets no cookie, and takes no room. What is lost is
+// A sender that is not where its datagrams say gets no cookie, and takes no room. What is lost is
 // sent again by who asks; an answer is kept for that.
 type servicePort struct {
 	engine  *Engine

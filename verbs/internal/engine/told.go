@@ -43,7 +43,7 @@ func why(err error) string {
 	return err.Error()
 }
 
-// faults are lines for whoever has not asked for any: of connections that a Terminate has ended,
+// faults are lines for users who have not asked for any: of connections that a Terminate has ended,
 // which is the program's mistake or its peer's.
 type faults struct {
 	to io.Writer // nil: nowhere
@@ -81,7 +81,7 @@ type endings struct {
 	all map[*rnic.QueuePair]chan struct{} // closed when it was
 }
 
-// await is for whoever tells of the end of r, and calls told then.
+// await is for the caller that tells of the end of r: it calls told then.
 func (n *endings) await(r *rnic.QueuePair) (told func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

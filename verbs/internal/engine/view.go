@@ -7,7 +7,7 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// View is what a program has at one moment, for whoever looks at it from outside.
+// View is what a program has at one moment, for those who look at it from outside.
 type View struct {
 	QueuePairs int      // without those for datagrams
 	Datagrams  []uint32 // the numbers of those
