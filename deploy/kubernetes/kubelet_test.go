@@ -121,10 +121,11 @@ func TestTwoPlugins(t *testing.T) {
 // The end of the plugin waits for what it has to answer, but not for ever.
 func TestEndDuringAllocate(t *testing.T) {
 	for _, answers := range []bool{true, false} {
-		k := newKubelet(t)
+		k, begun := newKubelet(t), logged(t, "registered")
 		stop := offer(t, options{sockets: 1, lib: fakeLibraries(t), cdiDir: t.TempDir(), kubelet: k.dir})
 		r := k.await("rnicd.io/sockets")["rnicd.io/sockets"]
 		r.until("Healthy", "0")
+		begun.wait() // else that line waits for the one that is held back, and the end for it
 		said := logged(t, "allocated")
 		said.hold = make(chan struct{})
 		ended := make(chan error, 1)
