@@ -219,6 +219,7 @@ func (c *Conn) takeSYN(now int64, s *Segment) {
 	} else {
 		c.sndShift, c.rcvShift = 0, 0
 	}
+	c.rcvMSS -= uint16(c.optionsLen()) // until one is measured
 	c.setEMSS()
 	c.rcvWnd = min(c.rcvWnd, 65535<<c.rcvShift)
 	c.sndWnd = int32(s.Window)

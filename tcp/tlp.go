@@ -26,15 +26,15 @@ type tlp struct {
 // second, after which section 7.3 forbids the probe, so that the retransmission timer runs alone.
 //
 // max_ack_delay is allowed for not only where one segment is in flight but wherever the peer may
-// hold its ACK: less than two full ones (RFC 9293 section 3.8.6.3), which it may count with their
-// options. What fills a gap is acknowledged at once.
+// hold its ACK: less than two full ones (RFC 9293 section 3.8.6.3). What fills a gap is
+// acknowledged at once.
 //
 // Config.PTOMinNs bounds it from below: on paths of microseconds a Poller's turn, and the peer's,
 // is longer than the round trip. A kernel at the other end may be kept from its ACK for longer
 // still; its own bound is two ticks of 1 to 4 ms (Linux, TCP_TIMEOUT_MIN).
 func (c *Conn) pto() int64 {
 	d := 2 * c.rtt.srtt
-	if c.flight() < 2*int(min(c.limitMSS, c.peerMSS)) && c.recovery.phase == phaseOpen {
+	if c.flight() < 2*c.EMSS() && c.recovery.phase == phaseOpen {
 		d += c.mem.cfg.PeerAckDelayNs
 	}
 	return max(d, c.mem.cfg.PTOMinNs)
