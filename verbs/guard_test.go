@@ -118,5 +118,5 @@ func TestAllowOfPrograms(t *testing.T) {
 	p := l.runOn("--secret-file "+secretFile(t, "the secret of one of us"), "ibverbs-utils",
 		"ibv_devinfo")
 	require.NotZero(t, p.Wait(t))
-	p.Expect(t, 1, "RNICD_SECRET_FILE is for queue pairs that are connected by number")
+	p.Expect(t, 1, "--secret-file is for queue pairs that are connected by number")
 }

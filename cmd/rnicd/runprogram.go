@@ -155,7 +155,11 @@ func flagsFor(text string, own []string) string {
 	others := map[string]string{"ADDR": "ADDRESSES", "PMD": "DRIVER"} // as portfile has them
 	names := maps.Clone(runVariables)
 	delete(names, "core") // cores
-	names["config"], names["no-offload"] = "CONFIG", "OFFLOAD"
+	for flag, name := range map[string]string{"config": "CONFIG", "no-offload": "OFFLOAD",
+		"device": "DEVICE", "peer": "PEER", "secret-file": "SECRET_FILE", "allow": "ALLOW",
+		"control": "CONTROL"} {
+		names[flag] = name
+	}
 	for flag, name := range names {
 		both := []string{name, cmp.Or(others[name], name)}
 		if !slices.ContainsFunc(own, func(v string) bool {

@@ -46,7 +46,10 @@ func TestRunTellsFlags(t *testing.T) {
 		`RNICD_ADDRESSES: missing`:              {"RNICD_ADDRESSES: missing", "RNICD_ADDR=1"},
 		`--pmd: "tab"; --rto-min: no`:           {`RNICD_DRIVER: "tab"; RNICD_TCP_RTO_MIN: no`, ""},
 		`--config and RNICD_MTU: give only one`: {"RNICD_CONFIG and RNICD_MTU: give only one", "RNICD_MTU=9"},
-		`RNICD_MTUS: unknown`:                   {"RNICD_MTUS: unknown", ""},
+		`--secret-file is for --device=roce`:    {"RNICD_SECRET_FILE is for RNICD_DEVICE=roce", ""},
+		`--allow: no; RNICD_CONTROL: short`: {"RNICD_ALLOW: no; RNICD_CONTROL: short",
+			"RNICD_CONTROL=/x"},
+		`RNICD_MTUS: unknown`: {"RNICD_MTUS: unknown", ""},
 	} {
 		require.Equal(t, want, flagsFor(c.text, []string{c.own}))
 	}
