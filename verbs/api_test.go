@@ -2,12 +2,15 @@ package verbs
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -17,17 +20,61 @@ import (
 	"github.com/rnicd/rnicd/internal/skip"
 )
 
+// helpers are the files that the programs of test/verbs have in common.
+var helpers = []string{"pair", "ids", "queues", "failures", "unread", "party"}
+
 // compile builds a program of test/verbs against Debian's libraries, which it then runs without.
+// The flags are for the program's own file alone.
 func (l *lab) compile(name string, flags ...string) string {
 	l.t.Helper()
-	out := filepath.Join(l.t.TempDir(), name)
-	cmd := exec.Command("gcc", append(flags, "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra",
-		"-Werror", "-o", out,
-		"../test/verbs/"+name+".c", "../test/verbs/pair.c", "../test/verbs/ids.c",
-		"../test/verbs/queues.c", "../test/verbs/failures.c", "../test/verbs/unread.c",
-		"../test/verbs/party.c", "-libverbs", "-lrdmacm", "-lpthread")...)
-	text, err := cmd.CombinedOutput()
-	require.NoError(l.t, err, "%s", text)
+	return l.compileWith(nil, name, flags...)
+}
+
+// compileWith is compile with flags for all of its files.
+func (l *lab) compileWith(all []string, name string, flags ...string) string {
+	l.t.Helper()
+	all = slices.Concat([]string{"-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"}, all)
+	args := slices.Concat(all, flags, []string{"../test/verbs/" + name + ".c"})
+	for _, h := range helpers {
+		object := slices.Concat(all, []string{"-c", "../test/verbs/" + h + ".c"})
+		args = append(args, l.gcc(h+".o", object...))
+	}
+	return l.gcc(name, append(args, "-libverbs", "-lrdmacm", "-lpthread")...)
+}
+
+// compiled is what gcc has made, by its arguments.
+var compiled struct {
+	sync.Mutex
+	files map[string]func() (string, error)
+}
+
+// gcc makes a file, once for all tests with the same arguments, none of which may change it.
+func (l *lab) gcc(name string, args ...string) string {
+	l.t.Helper()
+	compiled.Lock()
+	key := strings.Join(args, " ")
+	file := compiled.files[key]
+	if file == nil {
+		file = sync.OnceValues(func() (string, error) {
+			dir, err := os.MkdirTemp(l.dir, "gcc-")
+			if err != nil {
+				return "", err
+			}
+			out := filepath.Join(dir, name)
+			text, err := exec.Command("gcc", append(slices.Clone(args), "-o", out)...).CombinedOutput()
+			if err != nil {
+				return "", fmt.Errorf("gcc %s: %w\n%s", key, err, text)
+			}
+			return out, nil
+		})
+		if compiled.files == nil {
+			compiled.files = map[string]func() (string, error){}
+		}
+		compiled.files[key] = file
+	}
+	compiled.Unlock()
+	out, err := file()
+	require.NoError(l.t, err)
 	return out
 }
 
@@ -175,7 +222,7 @@ func TestUnderSanitizers(t *testing.T) {
 			library, err := exec.Command("gcc", "-print-file-name="+x.preload).Output()
 			require.NoError(t, err)
 			for _, name := range []string{"api", "contracts", "race", "cancel"} {
-				program := l.compile(name, strings.Fields(flags)...)
+				program := l.compileWith(strings.Fields(flags), name)
 				// the thread sanitizer knows few layouts of memory
 				cmd := exec.Command("setarch", "-R", program)
 				cmd.Env = append(os.Environ(), "LD_PRELOAD="+strings.TrimSpace(string(library))+":"+shim,

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,12 +35,8 @@ func (l *lab) byPath(need string, args ...string) *netlab.Process {
 // compileAlone builds one file of test/verbs.
 func (l *lab) compileAlone(name string, flags ...string) string {
 	l.t.Helper()
-	out := filepath.Join(l.t.TempDir(), name)
-	args := []string{"-std=gnu11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-o", out}
-	args = append(append(args, "../test/verbs/"+name+".c"), flags...)
-	text, err := exec.Command("gcc", args...).CombinedOutput()
-	require.NoError(l.t, err, "%s", text)
-	return out
+	args := []string{"-std=gnu11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror"}
+	return l.gcc(name, slices.Concat(args, []string{"../test/verbs/" + name + ".c"}, flags)...)
 }
 
 // The library serves under the names of those that it stands for, without a preload.
@@ -175,6 +172,10 @@ func TestSecureProgram(t *testing.T) {
 	}
 	start("GODEBUG=inittrace=1").Expect(t, 1, "^init runtime @")
 
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	path = filepath.Join(t.TempDir(), "setgid")
+	require.NoError(t, os.WriteFile(path, text, 0o755))
 	require.NoError(t, os.Chown(path, os.Getuid(), 65534))
 	require.NoError(t, os.Chmod(path, 0o755|os.ModeSetgid))
 	const opened = "AT_SECURE 1, opened 1, environment kept 1\n"
