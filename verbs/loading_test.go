@@ -103,19 +103,9 @@ func TestNotLoaded(t *testing.T) {
 	}
 	static := build("-static")
 	t.Setenv("PATH", os.Getenv("PATH")+":"+filepath.Dir(static))
-	inGo := filepath.Join(t.TempDir(), "main.go")
-	require.NoError(t, os.WriteFile(inGo, []byte("package main\n\nimport \"os\"\n\n"+
-		"func main() { os.Exit(7) }\n"), 0o644))
-	goProgram := func(cgo string) string {
-		out := filepath.Join(t.TempDir(), "program")
-		cmd := exec.Command("go", "build", "-buildmode=exe", "-o", out, inGo)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED="+cgo)
-		text, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s", text)
-		return out
-	}
 	const isStatic = "is linked statically"
-	for name, c := range map[string]struct{ path, want string }{
+	type program struct{ path, want string }
+	cases := map[string]program{
 		"ordinary":             {ordinary, ""},
 		"a script":             {script, ""},
 		"a script of one":      {scriptOf(ordinary), ""},
@@ -128,10 +118,13 @@ func TestNotLoaded(t *testing.T) {
 			": its interpreter " + static + " " + isStatic},
 		"by env -S": {scriptOf("/usr/bin/env -S A=1 " + filepath.Base(static) + " x"),
 			": its interpreter " + static + " " + isStatic},
-		"Go without cgo": {goProgram("0"), isStatic},
-		"static PIE":     {build("-static-pie"), isStatic},
-		"setgid":         {setgid, `runs with other rights than its caller's \(setuid, setgid .*\)`},
-	} {
+		"static PIE": {build("-static-pie"), isStatic},
+		"setgid":     {setgid, `runs with other rights than its caller's \(setuid, setgid .*\)`},
+	}
+	if !testing.Short() { // make test-all: it compiles Go's library in a mode of its own
+		cases["Go without cgo"] = program{goProgram(t), isStatic}
+	}
+	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			p := l.run("gcc", c.path)
 			require.Equal(t, 7, p.Wait(t), "%s", p)
@@ -146,6 +139,20 @@ func TestNotLoaded(t *testing.T) {
 				": it runs without librnicd_verbs.so and finds no device of rnicd$")
 		})
 	}
+}
+
+// goProgram is one that is not linked with the C library, and ends with 7.
+func goProgram(t *testing.T) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "program")
+	source := path + ".go"
+	require.NoError(t, os.WriteFile(source, []byte("package main\n\nimport \"os\"\n\n"+
+		"func main() { os.Exit(7) }\n"), 0o644))
+	cmd := exec.Command("go", "build", "-buildmode=exe", "-o", path, source)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	text, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	return path
 }
 
 // The environment decides nothing in a program with other rights than its caller's: no variable of
