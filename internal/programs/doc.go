@@ -7,6 +7,6 @@
 //	server.go  Serve: answers, a few at a time
 //	look.go    All: the programs that there are, and what is left of those that were killed
 //
-// Its limits: a program answers its own user and root, clientsMax at a time, for as long as
+// Its limits: a program answers its own user and root, answersMax at a time, for as long as
 // answerMax; questions have headMax octets.
 package programs

@@ -87,13 +87,24 @@ func (p Program) Dial(ctx context.Context) (net.Conn, error) {
 	case err != nil:
 	case int(peer.Uid) != p.UID:
 		err = fmt.Errorf("%s: a process of another user answers", p.Path)
-	case peer.Pid > 0 && errors.Is(unix.Kill(int(peer.Pid), 0), unix.ESRCH):
+	case peer.Pid > 0 && ended(int(peer.Pid)):
 		err = p.gone(d, name) // a child of its has the socket, and does not answer
 	default:
 		return c, nil
 	}
 	_ = c.Close()
 	return nil, err
+}
+
+// ended says whether a process has ended, whether its parent has noticed or not.
+func ended(pid int) bool {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return errors.Is(unix.Kill(pid, 0), unix.ESRCH)
+	}
+	defer unix.Close(fd)
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+	return err == nil && n > 0
 }
 
 func (p Program) gone(dir *os.File, name string) error {

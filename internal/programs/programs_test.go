@@ -154,16 +154,16 @@ func TestStrangers(t *testing.T) {
 	require.Equal(t, 200, r.StatusCode)
 }
 
-// No more clients than clientsMax are answered at a time; the next one is when one has gone.
-func TestClientsMax(t *testing.T) {
-	in, leave := make(chan struct{}, 2*clientsMax), make(chan struct{})
+// No more clients than answersMax are answered at a time; the next one is when one has gone.
+func TestAnswersMax(t *testing.T) {
+	in, leave := make(chan struct{}, 2*answersMax), make(chan struct{})
 	_, c := serving(t, map[string]Answer{"/": func(context.Context, url.Values, io.Writer) error {
 		in <- struct{}{}
 		<-leave
 		return nil
 	}})
 	var clients sync.WaitGroup
-	for range 2 * clientsMax {
+	for range 2 * answersMax {
 		clients.Go(func() {
 			r, err := c.Get("http://rnicd/")
 			if err == nil {
@@ -171,16 +171,32 @@ func TestClientsMax(t *testing.T) {
 			}
 		})
 	}
-	for range clientsMax {
+	for range answersMax {
 		<-in
 	}
-	for range clientsMax {
+	for range answersMax {
 		require.Empty(t, in)
 		leave <- struct{}{}
 		<-in
 	}
 	close(leave)
 	clients.Wait()
+}
+
+// Clients that ask nothing hold up no other one until there are clientsMax of them.
+func TestIdleClients(t *testing.T) {
+	p, c := serving(t, map[string]Answer{"/": func(context.Context, url.Values, io.Writer) error {
+		return nil
+	}})
+	for range clientsMax - 1 {
+		idle, err := p.Dial(t.Context())
+		require.NoError(t, err)
+		defer idle.Close()
+	}
+	c.Timeout = readsWithin / 2 // before the first of them is sent away
+	r, err := c.Get("http://rnicd/")
+	require.NoError(t, err)
+	require.NoError(t, r.Body.Close())
 }
 
 // The socket of a process that has ended is removed by whoever looks, even where a child of its has
@@ -207,6 +223,22 @@ func TestSocketOfAnother(t *testing.T) {
 	require.NoFileExists(t, path)
 	_, err = all[0].Dial(t.Context())
 	require.ErrorAs(t, err, &gone)
+
+	// So is that of one whose end its parent has not noticed.
+	cmd = exec.Command(self)
+	cmd.Env = append(os.Environ(), "PROGRAMS_TEST_DIR="+dir)
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	var second int
+	_, err = fmt.Fscan(stdout, &second, &path)
+	require.NoError(t, err)
+	defer func() { _ = unix.Kill(second, unix.SIGKILL) }()
+	require.NoError(t, unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil))
+	_, err = in(dir, os.Geteuid())[0].Dial(t.Context())
+	require.ErrorAs(t, err, &gone)
+	require.NoFileExists(t, path)
+	require.NoError(t, cmd.Wait())
 
 	// Of this number: a stale one is taken over, that of another process is not.
 	mine := filepath.Join(dir, strconv.Itoa(os.Getpid())+".sock")
@@ -236,11 +268,11 @@ func TestSocketOfAnother(t *testing.T) {
 	require.NoError(t, os.Rename(mine+".x", mine)) // not a socket of this process's
 	s.Remove()
 	require.FileExists(t, mine)
-	second, err := Listen(dir)
+	again, err := Listen(dir)
 	require.NoError(t, err)
-	require.Equal(t, strings.Replace(mine, ".sock", ".1.sock", 1), second.Path())
-	second.Remove()
-	require.NoFileExists(t, second.Path())
+	require.Equal(t, strings.Replace(mine, ".sock", ".1.sock", 1), again.Path())
+	again.Remove()
+	require.NoFileExists(t, again.Path())
 }
 
 // Nothing is looked at that another user may have put there.

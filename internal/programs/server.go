@@ -20,7 +20,8 @@ import (
 
 // Bounds of what is answered.
 const (
-	clientsMax  = 4 // at a time; others wait
+	clientsMax  = 64 // at a time; others wait
+	answersMax  = 4  // at a time; clients that have asked wait
 	headMax     = 16 << 10
 	answerMax   = time.Minute
 	readsWithin = 10 * time.Second // a client asks, and takes what its socket has room for
@@ -40,7 +41,7 @@ func (e *QuestionError) Unwrap() error { return e.Err }
 
 // Serve answers GET requests by their paths, for as long as the process lives.
 func (s *Socket) Serve(answers map[string]Answer) {
-	places := make(chan struct{}, clientsMax)
+	places, answering := make(chan struct{}, clientsMax), make(chan struct{}, answersMax)
 	for pause := pauseMin; ; {
 		places <- struct{}{}
 		c, err := s.listen.AcceptUnix()
@@ -49,7 +50,7 @@ func (s *Socket) Serve(answers map[string]Answer) {
 			keep(c)
 			go func() {
 				defer func() { <-places }()
-				s.serve(c, answers)
+				s.serve(c, answers, answering)
 			}()
 			continue
 		}
@@ -65,15 +66,14 @@ func (s *Socket) Serve(answers map[string]Answer) {
 // passing are the errors of accept after which it may be called again.
 var passing = []unix.Errno{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.ECONNABORTED}
 
-// serve answers one question. A mistake of ours in an answer must not end the program.
-func (s *Socket) serve(c *net.UnixConn, answers map[string]Answer) {
+// serve answers one question, when it has a place among those that answer: a client that asks
+// nothing takes none. A mistake of ours in an answer must not end the program.
+func (s *Socket) serve(c *net.UnixConn, answers map[string]Answer, places chan struct{}) {
 	defer func() {
 		_ = recover()
 		forget(c)
 		_ = c.Close() // the client has gone, or knows
 	}()
-	ctx, cancel := awake.Timeout(context.Background(), answerMax, nil)
-	defer cancel()
 	w := &answer{to: within{c}}
 	_ = c.SetReadDeadline(time.Now().Add(readsWithin)) // or reading says why not
 	peer, err := peerOf(c)
@@ -91,6 +91,10 @@ func (s *Socket) serve(c *net.UnixConn, answers map[string]Answer) {
 		_, _ = io.WriteString(w.to, headOf(404, "Not Found")) // the client says what that means
 		return
 	}
+	places <- struct{}{}
+	defer func() { <-places }()
+	ctx, cancel := awake.Timeout(context.Background(), answerMax, nil)
+	defer cancel()
 	err = do(ctx, query, w)
 	var wrong *QuestionError
 	switch {
