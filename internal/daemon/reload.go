@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -88,13 +89,16 @@ func (d *Daemon) needsRestart(cfg *config.Config) (keys []string) {
 		}
 	}
 	for i := range d.cfg.Ports {
-		if name := d.cfg.Ports[i].Name; !slices.ContainsFunc(cfg.Ports, func(p portfile.Port) bool {
-			return p.Name == name
-		}) {
+		if name := d.cfg.Ports[i].Name; !inFile(cfg, name) {
 			keys = append(keys, "port."+name)
 		}
 	}
 	return keys
+}
+
+// inFile says whether a configuration has a port.
+func inFile(cfg *config.Config, port string) bool {
+	return slices.ContainsFunc(cfg.Ports, func(p portfile.Port) bool { return p.Name == port })
 }
 
 func (d *Daemon) portNamed(name string) int {
@@ -171,26 +175,32 @@ func (d *Daemon) plan(cfg *config.Config) (p plan, changes Changes, err error) {
 }
 
 // onRunning gives a service the numbers of the ports that run, and says which of its ports do not.
-// One that is served on all ports stays on those that the file no longer has: they run until the
-// restart.
+// Ports that the file no longer has run until the restart: a service on all ports stays there, and
+// so does one that the file moves to a port that does not run yet, as a renamed one.
 func (d *Daemon) onRunning(cfg *config.Config, c config.Service) (config.Service, []string) {
-	var on []int
+	on := map[int]bool{}
 	var missing []string
 	for _, i := range c.On {
 		if j := d.portNamed(cfg.Ports[i].Name); j >= 0 {
-			on = append(on, j)
+			on[j] = true
 		} else {
 			missing = append(missing, cfg.Ports[i].Name)
 		}
 	}
 	if len(c.Ports) == 0 {
-		on = on[:0]
 		for i := range d.ports {
-			on = append(on, i)
+			on[i] = true
+		}
+	} else if s := d.serviceNamed(c.Name); s != nil && len(missing) > 0 {
+		was := s.Config()
+		for _, j := range was.On {
+			// where it listens elsewhere from now on, another service may have its place
+			if was.Listen == c.Listen && !inFile(cfg, d.ports[j].Name) {
+				on[j] = true
+			}
 		}
 	}
-	slices.Sort(on)
-	c.On = on
+	c.On = slices.Sorted(maps.Keys(on))
 	return c, missing
 }
 

@@ -197,6 +197,35 @@ func TestReloadServesOnPortsThatTheFileLacks(t *testing.T) {
 	}
 }
 
+// A service that names several ports, of which the file renames one, stays on that one, too; where
+// it listens on another TCP port from now on, it leaves.
+func TestReloadServesOnSomePortsThatTheFileLacks(t *testing.T) {
+	tcp := freePort(t)
+	lo := "[[port]]\nname = \"lo\"\ndriver = \"kernel\"\naddresses = [\"127.0.0.1\"]\n"
+	service := func(cable string, tcp int) string {
+		return fmt.Sprintf("[[service]]\nname = \"measure\"\ntype = \"perf\"\nlisten = %d\n"+
+			"ports = [\"lo\", %q]\n", tcp, cable)
+	}
+	r := start(t, lo+service("cable", tcp))
+	require.Equal(t, "nothing has changed", r.reload(cable+lo+service("cable", tcp)).String())
+	renamed := strings.Replace(cable, `"cable"`, `"other"`, 1) + lo
+	restart := []string{"port.other", "port.cable", "service.measure on port other"}
+	require.Equal(t, Changes{Restart: restart}, r.reload(renamed+service("other", tcp)))
+	require.NoError(t, r.measure(at(tcp), 1))
+	require.Equal(t, Changes{Restart: restart, Limits: []string{"measure"}},
+		r.reload(renamed+service("other", tcp)+"connections = 7\n"))
+	require.NoError(t, r.measure(at(tcp), 1))
+	require.Equal(t, Changes{Restart: restart, Changed: []string{"measure"}},
+		r.reload(renamed+service("other", freePort(t))))
+	require.Error(t, r.measure(at(tcp), 1))
+	// what the file takes away without another port for it is left
+	require.Equal(t, Changes{Changed: []string{"measure"}},
+		r.reload(cable+lo+service("cable", tcp)))
+	require.Equal(t, Changes{Changed: []string{"measure"}}, r.reload(
+		cable+lo+strings.Replace(service("", tcp), `, ""`, "", 1)))
+	require.Error(t, r.measure(at(tcp), 1))
+}
+
 // A reload of the same configuration reads a changed file again.
 func TestReloadReadsFilesAnew(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
