@@ -125,8 +125,8 @@ environment variables, RNICD_PMD, RNICD_ADDR and so on (docs/guides/verbs.md). T
 		"--device roce, only peers that have it, too, are connected by number (docs/guides/verbs.md)")
 	f.StringVar(&allow, "allow", "", "addresses or networks that may connect or send datagrams, with "+
 		"commas (default all)")
-	f.StringVar(&ctl, "control", "", "the directory of the program's control socket, or off (default the "+
-		"user's own; rnicd status, ss, events and top ask there)")
+	f.StringVar(&ctl, "control", "", "the directory of the program's control socket, which is made if only "+
+		"it is missing, or off (default the user's own; rnicd status, ss, events and top ask there)")
 	f.BoolVar(&noCRC, "no-crc", false, "do without CRC32C where the peer does, too")
 	o.flags(f)
 	f.Lookup("pmd").DefValue = "kernel"
@@ -229,7 +229,7 @@ func runProgram(lib string, args, env []string) error {
 	if _, err := portfile.Environment(env, port.All()); err != nil {
 		return ofFlags(err)
 	}
-	if _, _, err := portfile.ControlDir(env); err != nil {
+	if err := checkControl(env); err != nil {
 		return ofFlags(err)
 	}
 	if _, err := portfile.GuardOf(env); err != nil {
@@ -257,6 +257,30 @@ func runProgram(lib string, args, env []string) error {
 	}
 	err = syscall.Exec(path, args, loadFirst(env, library))
 	return fmt.Errorf("run %s: %w", path, err)
+}
+
+// checkControl says what is wrong with the directory of the control socket. The program makes it
+// where it is missing, and goes on without a socket where it cannot.
+func checkControl(env []string) error {
+	dir, _, err := portfile.ControlDir(env)
+	if err != nil || dir == "" {
+		return err
+	}
+	at := dir
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		at = filepath.Dir(dir)
+	}
+	switch st, err := os.Stat(at); {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("RNICD_CONTROL: no folder for %s: mkdir -p %s", dir, at)
+	case err == nil && !st.IsDir():
+		return fmt.Errorf("RNICD_CONTROL: %s is there, and is no directory: choose another one, or %s", at,
+			portfile.ControlOff)
+	}
+	if err := unix.Access(at, unix.W_OK|unix.X_OK); err != nil {
+		return fmt.Errorf("RNICD_CONTROL: no socket can be made in %s: %w", at, err)
+	}
+	return nil
 }
 
 // findLibrary is where verbsLibrary is.
