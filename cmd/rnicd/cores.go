@@ -25,8 +25,6 @@ func (o *nicOptions) checkCores() error {
 	switch {
 	case err != nil:
 		return err
-	case o.pmd == "kernel":
-		return nil // useless says so
 	case len(o.given("core")) > 0:
 		return fmt.Errorf("--core and --cores: give only one")
 	case len(cores) > queuesMax:

@@ -1,21 +1,55 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/rnicd/rnicd/internal/port"
 	"github.com/rnicd/rnicd/pmd/dpdk"
 )
 
-// checkDevice refuses a device that cannot be, before anything is made.
+// checkDevice refuses a device that cannot be, before anything is made, and says all that is wrong
+// with it.
 func (o *nicOptions) checkDevice() error {
+	if err := o.checkDriver(); err != nil {
+		return err
+	}
+	var errs []error
+	wrong := func(err error) { errs = append(errs, err) }
+	useless := o.useless()
+	if len(useless) > 0 {
+		wrong(fmt.Errorf("--pmd %s has no use for %s: leave it out", o.pmd, strings.Join(useless, ", ")))
+	}
+	if o.pmd == "kernel" {
+		if o.capture != "" {
+			wrong(fmt.Errorf("--capture: %s", port.KernelCapture(o.capture)))
+		}
+		_, err := o.kernelAddr()
+		return errors.Join(append(errs, err)...)
+	}
+	if o.queues < 1 || o.queues > queuesMax {
+		wrong(fmt.Errorf("--queues %d: want 1 to %d", o.queues, queuesMax))
+	}
+	wrong(o.checkCores())
+	switch {
+	case o.hostAddr == "", slices.Contains(useless, "--host-addr"):
+	case o.pmd != "tap":
+		wrong(fmt.Errorf("--host-addr %s: only --pmd tap sets the kernel's side up; give it its "+
+			"address with ip addr", o.hostAddr))
+	default:
+		wrong(o.checkHostAddr())
+	}
+	return errors.Join(append(errs, o.check())...)
+}
+
+// checkDriver refuses a driver that cannot be.
+func (o *nicOptions) checkDriver() error {
 	switch o.pmd {
 	case "tap", "kernel":
 	case "memif":
-		if err := o.memif.check(); err != nil {
-			return err
-		}
+		return o.memif.check()
 	case "dpdk":
 		if !dpdk.Built {
 			return dpdk.Init(nil) // says what to do
@@ -25,30 +59,7 @@ func (o *nicOptions) checkDevice() error {
 			return fmt.Errorf("--pmd %q: %w", o.pmd, err)
 		}
 	}
-	if o.pmd == "kernel" && o.capture != "" {
-		return fmt.Errorf("--capture: %s", port.KernelCapture(o.capture))
-	}
-	if useless := o.useless(); len(useless) > 0 {
-		return fmt.Errorf("--pmd %s has no use for %s: leave it out", o.pmd, strings.Join(useless, ", "))
-	}
-	if o.queues < 1 || o.queues > queuesMax || o.queues > 1 && o.pmd == "kernel" {
-		return fmt.Errorf("--queues %d: want 1 to %d, and one with --pmd kernel", o.queues, queuesMax)
-	}
-	if err := o.checkCores(); err != nil {
-		return err
-	}
-	if o.pmd == "kernel" {
-		_, err := o.kernelAddr()
-		return err
-	}
-	if o.hostAddr == "" {
-		return nil
-	}
-	if o.pmd != "tap" {
-		return fmt.Errorf("--host-addr %s: only --pmd tap sets the kernel's side up; give it its "+
-			"address with ip addr", o.hostAddr)
-	}
-	return o.checkHostAddr()
+	return nil
 }
 
 // useless are the flags given that would change nothing: the user that gave one believes that it

@@ -62,20 +62,19 @@ func (o *dialOptions) jsonFlag(f *pflag.FlagSet) {
 }
 
 // check refuses what cannot be, and reads --dialect; 0 is rnic's choice.
-func (o *dialOptions) check() (rnic.Dialect, error) {
+func (o *dialOptions) check() (d rnic.Dialect, err error) {
+	var errs [4]error
 	if o.timeout < 0 || o.wait < 0 {
-		return 0, fmt.Errorf("--timeout %v, --wait %v: must not be negative", o.timeout, o.wait)
+		errs[0] = fmt.Errorf("--timeout %v, --wait %v: must not be negative", o.timeout, o.wait)
 	}
 	if o.silence < silenceMin {
-		return 0, fmt.Errorf("--user-timeout %v: want %v or more", o.silence, silenceMin)
+		errs[1] = fmt.Errorf("--user-timeout %v: want %v or more", o.silence, silenceMin)
 	}
-	if err := o.nic.checkClient(); err != nil {
-		return 0, err
+	errs[2] = o.nic.checkClient()
+	if o.dialect != "" || len(o.nic.given("dialect")) > 0 { // given empty it is of an unset variable
+		d, errs[3] = parseDialect(o.dialect)
 	}
-	if o.dialect == "" && len(o.nic.given("dialect")) == 0 { // given empty it is of an unset variable
-		return 0, nil
-	}
-	return parseDialect(o.dialect)
+	return d, errors.Join(errs[:]...)
 }
 
 // within is a context that ends with --timeout.

@@ -35,11 +35,16 @@ func (o *nicOptions) clientFlags(f *pflag.FlagSet) {
 // checkClient is checkDevice for a command that dials. The kernel chooses where its sockets dial
 // from.
 func (o *nicOptions) checkClient() error {
+	err := o.checkDevice()
 	if useless := o.given("addr", "page", "node", "counters"); o.pmd == "kernel" && len(useless) > 0 {
-		return fmt.Errorf("--pmd kernel has no use for %s in a client: leave it out",
+		more := fmt.Errorf("--pmd kernel has no use for %s in a client: leave it out",
 			strings.Join(useless, ", "))
+		if useless[0] == "--addr" {
+			return more // whatever it says
+		}
+		return errors.Join(more, err)
 	}
-	return o.checkDevice()
+	return err
 }
 
 // endpoint is what a command listens or dials on.

@@ -247,7 +247,21 @@ func TestMistakesAreLines(t *testing.T) {
 	for args, want := range map[string][]string{
 		"check " + file: {"rnicd: " + file + ":2:1: port.mtu: 3: want 576 to ",
 			"rnicd: " + file + ":3:1: port.pgae: unknown key; did you mean page?"},
-		"run --pmd tap --mtu 3 --mac x -- sh": {"rnicd: --mtu: 3: want ", `rnicd: --mac: "x": want `},
+		"serve --mtu 3 --page x --host-addr 10.9.9 --addr y --queues 0 --idle-timeout 0s --region 0": {
+			"rnicd: --mtu 3: want ", `rnicd: --page "x": want `, `rnicd: --host-addr "10.9.9": want `,
+			`rnicd: --addr "y": want `, "rnicd: --queues 0: want ", "rnicd: --idle-timeout 0s: must ",
+			"rnicd: --region 0: must "},
+		"put --wait -1s --user-timeout 0s --dialect x --mtu 9 FILE HOST": {"rnicd: --timeout 0s, --wait ",
+			"rnicd: --user-timeout 0s: want ", `rnicd: --dialect "x": want `,
+			"rnicd: --pmd kernel has no use for --mtu: "},
+		"stream source -l 0 -P 0 -t -1s --idle-timeout 0s HOST": {"rnicd: --length 0: want ",
+			"rnicd: --parallel 0: want ", "rnicd: --time -1s: must ", "rnicd: --idle-timeout 0s: must "},
+		"perf write bw --tx-depth 0 --user-timeout 0s HOST": {"rnicd: --tx-depth 0: want ",
+			"rnicd: --user-timeout 0s: want "},
+		"demo --mtu 3 --fault x": {"rnicd: --mtu 3: want ",
+			`rnicd: --fault: fault: "x": write `},
+		"run --control " + file + "/socket -- sh": {"rnicd: --control: "},
+		"run --pmd tap --mtu 3 --mac x -- sh":     {"rnicd: --mtu: 3: want ", `rnicd: --mac: "x": want `},
 	} {
 		out, err := exec.Command(programPath(t), strings.Fields(args)...).CombinedOutput()
 		require.Error(t, err)

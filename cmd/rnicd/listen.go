@@ -56,10 +56,11 @@ func (o *listenOptions) flagsWithout(f *pflag.FlagSet, port uint16) {
 }
 
 func (o *listenOptions) check() error {
+	var idle error
 	if o.idle <= 0 {
-		return fmt.Errorf("--idle-timeout %v: must be positive", o.idle)
+		idle = fmt.Errorf("--idle-timeout %v: must be positive", o.idle)
 	}
-	return o.nic.checkDevice()
+	return errors.Join(idle, o.nic.checkDevice())
 }
 
 // explain puts a limit into the words of the flag that sets it.

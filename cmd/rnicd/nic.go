@@ -18,6 +18,7 @@ import (
 	"github.com/rnicd/rnicd/pmd/memif"
 	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/pmd/wire"
+	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/tcp"
 )
 
@@ -80,12 +81,11 @@ type nicOptions struct {
 	set *pflag.FlagSet // checkDevice asks it what was given
 }
 
-// deviceFlags are of no use without a device of ours. --congestion is one too, except for a client,
-// whose peer hears of it.
+// deviceFlags are of no use without a device of ours, as is --capture, of which checkDevice says
+// what does instead. --congestion is one too, except for a client, whose peer hears of it.
 var deviceFlags = []string{
 	"dev", "pci", "eal", "socket", "id", "role", "secret", "host-addr", "gateway", "vlan", "mtu",
-	"queues", "core", "cores", "spin", "idle", "flow-control", "promiscuous", "fault",
-	"capture", "ecn",
+	"queues", "core", "cores", "spin", "idle", "flow-control", "promiscuous", "fault", "ecn",
 	"no-dad", "dad", "mac", "no-offload", "rto-min", "pto-min", "pacing", "dial-ports", "no-markers",
 	"markers", "drop-bad-crc",
 }
@@ -171,41 +171,46 @@ func (o *nicOptions) flags(f *pflag.FlagSet) {
 // queueCount is --queues, 1 where there is no such flag.
 func (o *nicOptions) queueCount() int { return max(o.queues, 1) }
 
-// check refuses what cannot be, before any memory is mapped or any device made.
+// check refuses what cannot be, before any memory is mapped or any device made, and says all that
+// is wrong.
 func (o *nicOptions) check() error {
-	if _, err := parseAddrs(o.addrs); err != nil {
-		return err
-	}
-	if _, err := o.routers(); err != nil {
-		return err
-	}
-	if _, err := parsePage(o.page); err != nil {
-		return err
-	}
-	if err := o.checkOnLink(); err != nil {
-		return err
-	}
+	var mtu error
 	if most := o.mtuMax(); o.mtu < mtuMin || o.mtu > most {
-		return fmt.Errorf("--mtu %d: want %d to %d octets", o.mtu, mtuMin, most)
+		mtu = fmt.Errorf("--mtu %d: want %d to %d octets", o.mtu, mtuMin, most)
 	}
-	if _, err := o.control(); err != nil {
-		return err
+	_, addrs := parseAddrs(o.addrs)
+	_, routers := o.routers()
+	_, page := parsePage(o.page)
+	_, control := o.control()
+	_, idle := o.idlePolicy()
+	_, dialPorts := o.ports()
+	_, bad := o.faults()
+	return errors.Join(addrs, routers, page, o.checkOnLink(), mtu, control, idle,
+		o.checkTimer("rto-min", o.rtoMin, rtoMinMax), o.checkTimer("pto-min", o.ptoMin, ptoMinMax),
+		dialPorts, bad)
+}
+
+// ports are --dial-ports, or none.
+func (o *nicOptions) ports() (r stack.PortRange, err error) {
+	if o.dialPorts == "" {
+		return r, nil
 	}
-	if _, err := o.idlePolicy(); err != nil {
-		return err
+	if r, err = port.ParsePorts(o.dialPorts); err != nil {
+		return r, fmt.Errorf("--dial-ports %q: %w", o.dialPorts, err)
 	}
-	if err := o.checkTimer("rto-min", o.rtoMin, rtoMinMax); err != nil {
-		return err
+	return r, nil
+}
+
+// faults are --fault, or nil.
+func (o *nicOptions) faults() (*fault.Spec, error) {
+	if o.fault == "" {
+		return nil, nil
 	}
-	if err := o.checkTimer("pto-min", o.ptoMin, ptoMinMax); err != nil {
-		return err
+	spec, err := fault.Parse(o.fault)
+	if err != nil {
+		return nil, fmt.Errorf("--fault: %w", err)
 	}
-	if o.fault != "" {
-		if _, err := fault.Parse(o.fault); err != nil {
-			return fmt.Errorf("--fault: %w", err)
-		}
-	}
-	return nil
+	return &spec, nil
 }
 
 // mtuMax is what the driver takes. NICs under DPDK take less than IPv4 allows, and say so
@@ -297,30 +302,20 @@ func (o *nicOptions) portConfig(driver ...port.Driver) (cfg port.Config, err err
 		}
 		cfg.Cores = append(cfg.Cores, core)
 	}
-	if o.dialPorts != "" {
-		if cfg.DialPorts, err = port.ParsePorts(o.dialPorts); err != nil {
-			return cfg, fmt.Errorf("--dial-ports %q: %w", o.dialPorts, err)
-		}
-	}
-	if o.fault != "" {
-		spec, err := fault.Parse(o.fault)
-		if err != nil {
-			return cfg, fmt.Errorf("--fault: %w", err)
-		}
-		cfg.Fault = &spec
-	}
 	if o.hostAddr != "" {
 		if cfg.HostAddr, err = parseAddr("--host-addr", o.hostAddr); err != nil {
 			return cfg, err
 		}
 	}
-	var errs [7]error
+	var errs [8]error
 	cfg.Addrs, errs[0] = parseAddrs(o.addrs)
 	cfg.Gateways, errs[1] = o.routers()
 	cfg.MAC, errs[2] = o.givenMAC()
 	cfg.Idle, errs[3] = o.idlePolicy()
 	cfg.Page, errs[4] = parsePage(o.page)
 	cfg.Congestion, errs[5] = o.control()
+	cfg.DialPorts, errs[6] = o.ports()
+	cfg.Fault, errs[7] = o.faults()
 	cfg.DAD = o.dadPolicy()
 	return cfg, errors.Join(errs[:]...)
 }

@@ -196,11 +196,8 @@ func runPerf(ctx context.Context, o *perfClient, kind, addr string, r *reporter)
 	if err := o.about(kind); err != nil {
 		return err
 	}
-	if err := o.perfOptions.check(); err != nil {
-		return err
-	}
 	dialect, err := o.dialOptions.check()
-	if err != nil {
+	if err = errors.Join(o.perfOptions.check(), err); err != nil {
 		return err
 	}
 	if addr, err = dialAddr(addr, pair.DefaultPort); err != nil {

@@ -69,22 +69,27 @@ func newPlain(mode string) *cobra.Command {
 }
 
 func (o *plainOptions) check() error {
-	switch {
-	case o.length < 1 || o.length > bytestream.LengthMax:
-		return fmt.Errorf("--length %v: want 1 to %d", &o.length, bytestream.LengthMax)
-	case o.conns < 1 || o.conns > plainMax:
-		return fmt.Errorf("--parallel %d: want 1 to %d", o.conns, plainMax)
-	case o.conns > 1 && o.from != 0:
-		return errors.New("--local-port is of no use to several connections: leave it or --parallel out")
-	case o.time < 0 || o.time == 0 && len(o.nic.given("time")) > 0:
-		return fmt.Errorf("--time %v: must be positive", o.time)
-	case o.time != 0 && o.bytes != 0:
-		return errors.New("only one of --time and --bytes can end the sending")
+	var errs [4]error
+	if o.length < 1 || o.length > bytestream.LengthMax {
+		errs[0] = fmt.Errorf("--length %v: want 1 to %d", &o.length, bytestream.LengthMax)
 	}
-	if o.time == 0 && o.bytes == 0 {
+	switch {
+	case o.conns < 1 || o.conns > plainMax:
+		errs[1] = fmt.Errorf("--parallel %d: want 1 to %d", o.conns, plainMax)
+	case o.conns > 1 && o.from != 0:
+		errs[1] = errors.New("--local-port is of no use to several connections: leave it or " +
+			"--parallel out")
+	}
+	switch {
+	case o.time < 0 || o.time == 0 && len(o.nic.given("time")) > 0:
+		errs[2] = fmt.Errorf("--time %v: must be positive", o.time)
+	case o.time != 0 && o.bytes != 0:
+		errs[2] = errors.New("only one of --time and --bytes can end the sending")
+	case o.time == 0 && o.bytes == 0:
 		o.time = 10 * time.Second
 	}
-	return o.streamOptions.check()
+	errs[3] = o.streamOptions.check()
+	return errors.Join(errs[:]...)
 }
 
 // checkRole refuses what is of no use to the end that dials, or to the one that listens.

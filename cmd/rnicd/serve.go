@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -77,9 +78,6 @@ func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
-	if o.dialects, err = parseDialects(o.dialectNames); err != nil {
-		return err
-	}
 	offered, err := loadOffered(o, w)
 	if err != nil {
 		return err
@@ -110,15 +108,16 @@ func warnNoCRC(w io.Writer, noCRC bool) {
 
 // check refuses what cannot be, before any memory is mapped or any device made.
 func (o *serveOptions) check() error {
-	switch {
-	case o.region <= 0:
-		return fmt.Errorf("--region %v: must be at least one octet", &o.region)
-	case len(o.dialectNames) == 0 && len(o.nic.given("dialect")) > 0:
-		// of an unset variable: not a reason to serve all
-		_, err := parseDialect("")
-		return err
+	var region, dialect error
+	if o.region <= 0 {
+		region = fmt.Errorf("--region %v: must be at least one octet", &o.region)
 	}
-	return o.listenOptions.check()
+	names := o.dialectNames
+	if len(names) == 0 && len(o.nic.given("dialect")) > 0 {
+		names = []string{""} // of an unset variable: not a reason to serve all
+	}
+	o.dialects, dialect = parseDialects(names)
+	return errors.Join(region, dialect, o.listenOptions.check())
 }
 
 // parseDialects reads --dialect of serve.

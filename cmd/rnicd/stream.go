@@ -64,18 +64,22 @@ func (o *streamOptions) serverFlags(f *pflag.FlagSet) {
 }
 
 func (o *streamOptions) check() error {
-	switch {
-	case o.idle <= 0:
-		return fmt.Errorf("--idle-timeout %v: must be positive", o.idle)
-	case o.wait < 0:
-		return fmt.Errorf("--wait %v: must not be negative", o.wait)
-	case o.nic.pmd == "kernel" && o.nic.counters:
-		return errors.New("--pmd kernel has no use for --counters here: leave it out")
-	case o.nic.pmd == "kernel" && len(o.nic.given("peer-max")) > 0:
-		return errors.New("--pmd kernel has no use for --peer-max here: the kernel accepts what comes; " +
-			"leave it out")
+	var errs [5]error
+	if o.idle <= 0 {
+		errs[0] = fmt.Errorf("--idle-timeout %v: must be positive", o.idle)
 	}
-	return o.nic.checkDevice()
+	if o.wait < 0 {
+		errs[1] = fmt.Errorf("--wait %v: must not be negative", o.wait)
+	}
+	if o.nic.pmd == "kernel" && o.nic.counters {
+		errs[2] = errors.New("--pmd kernel has no use for --counters here: leave it out")
+	}
+	if o.nic.pmd == "kernel" && len(o.nic.given("peer-max")) > 0 {
+		errs[3] = errors.New("--pmd kernel has no use for --peer-max here: the kernel accepts what " +
+			"comes; leave it out")
+	}
+	errs[4] = o.nic.checkDevice()
+	return errors.Join(errs[:]...)
 }
 
 // reporter prints results to one place and remarks to another.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,7 +28,7 @@ func PrintError(w io.Writer, err error) {
 	lossy.Line(w, begin+strings.Join(mistakes(err), "\n"+begin))
 }
 
-// mistakes are the texts of errors that were joined, or found in one file.
+// mistakes are the texts of errors that were joined, or found in one file, each once.
 func mistakes(err error) []string {
 	joined, several := err.(interface{ Unwrap() []error })
 	if !several {
@@ -35,7 +36,12 @@ func mistakes(err error) []string {
 	}
 	var texts, lines []string
 	for _, e := range joined.Unwrap() {
-		texts, lines = append(texts, e.Error()), append(lines, mistakes(e)...)
+		texts = append(texts, e.Error())
+		for _, line := range mistakes(e) {
+			if !slices.Contains(lines, line) {
+				lines = append(lines, line)
+			}
+		}
 	}
 	if strings.Join(texts, "\n") != err.Error() { // there are words around them
 		return []string{OneLine(err)}
