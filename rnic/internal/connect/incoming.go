@@ -55,20 +55,30 @@ func (h *Host) Incoming(p *PollerState, sc *stack.Conn, r *Responder) stack.Uppe
 	return c
 }
 
-// SocketOrder has the Requests of a listener's connections offered in the order in which they came:
+// SocketOrder has the Requests of one client's connections offered in the order in which they came:
 // one that was there when a later connection was accepted is offered before that one's. A client
 // that connects several times, each time after its last Request, relies on it to know which is
-// which (perftest's ib_send_bw -q). One goroutine.
+// which (perftest's ib_send_bw -q). Clients are told apart by their addresses: silent connections
+// of others cost nothing. One goroutine.
 type SocketOrder struct {
-	unheard []*transport.KernelConn // of the last ones, those of which nothing had come
+	unheard []earlier // of the last ones, those of which nothing had come
+}
+
+// earlier is a connection of a client.
+type earlier struct {
+	from netip.Addr
+	conn interface {
+		Heard() bool   // at once
+		Unheard() bool // by a system call
+	}
 }
 
 // unheardMax is of how many silent connections the order is kept.
 const unheardMax = 64
 
-// next returns when what has come on the connections before s was offered, and adds s.
-func (o *SocketOrder) next(s *transport.KernelConn) {
-	heard := func(s *transport.KernelConn) bool { return !s.Unheard() }
+// next returns when what has come on its client's connections before s was offered, and adds s.
+func (o *SocketOrder) next(s earlier) {
+	heard := func(e earlier) bool { return e.conn.Heard() || e.from == s.from && !e.conn.Unheard() }
 	o.unheard = append(slices.DeleteFunc(o.unheard, heard), s)
 	if len(o.unheard) > unheardMax {
 		o.unheard = slices.Delete(o.unheard, 0, 1)
@@ -78,12 +88,13 @@ func (o *SocketOrder) next(s *transport.KernelConn) {
 // IncomingSocket takes over a connection that a kernel socket has accepted. If it returns an error
 // nc is closed. The goroutine of o.
 func (h *Host) IncomingSocket(nc *net.TCPConn, r *Responder, o *SocketOrder) error {
-	if !h.allows(r, transport.AddrPort(nc.RemoteAddr())) {
+	from := transport.AddrPort(nc.RemoteAddr())
+	if !h.allows(r, from) {
 		_ = nc.SetLinger(0)
 		_ = nc.Close()
 		return errNotAllowed
 	}
-	at, gaveWay, err := h.Slots.TakeFor(transport.AddrPort(nc.RemoteAddr()).Addr())
+	at, gaveWay, err := h.Slots.TakeFor(from.Addr())
 	if gaveWay != nil {
 		gaveWay.GiveWay()
 	}
@@ -92,7 +103,7 @@ func (h *Host) IncomingSocket(nc *net.TCPConn, r *Responder, o *SocketOrder) err
 		var s *transport.KernelConn
 		if c, s, err = newKernelConnection(h, nc, at); err == nil {
 			_ = s.Submit(func() { c.respondFor(r) }) // Host.Close knows the connection already
-			o.next(s)
+			o.next(earlier{from.Addr(), s})
 			s.Run(nil)
 			return nil
 		}

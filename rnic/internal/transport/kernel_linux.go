@@ -38,13 +38,21 @@ func (t *Stats) add(info *unix.TCPInfo) {
 	t.Retransmits, t.OutOfOrder = uint64(info.Total_retrans), uint64(info.Rcv_ooopack)
 }
 
+// Heard says whether the Upper was offered the first octets. It asks no kernel. Any goroutine.
+func (s *KernelConn) Heard() bool {
+	select {
+	case <-s.heard:
+		return true
+	default:
+		return false
+	}
+}
+
 // Unheard says whether the peer has sent nothing yet. Otherwise it returns when the Upper has been
 // offered the first of it. Any goroutine that holds up nothing that the Upper waits for.
 func (s *KernelConn) Unheard() bool {
-	select {
-	case <-s.heard:
+	if s.Heard() {
 		return false
-	default:
 	}
 	if info := s.socket.info(); info == nil || info.Bytes_received == 0 {
 		return true
