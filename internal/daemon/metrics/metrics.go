@@ -221,7 +221,7 @@ var pollers = []metric[queue]{
 
 // ports have the label port.
 var ports = []metric[status.Port]{
-	one("rnicd_registered_regions", "STags in use: regions, windows, one of each connection.",
+	one("rnicd_stags", "STags in use: regions, windows, one of each connection.",
 		func(p *status.Port) float64 { return float64(p.Regions) }),
 	one("rnicd_memory_bytes", "Memory mapped for packets and rings.", func(p *status.Port) float64 {
 		return float64(p.MemoryOctets)
