@@ -46,6 +46,7 @@ func newSwitched(t *testing.T, text, socket string) *switched {
 	s := &switched{namespace: ns, process: ns.rnicd(t, "switch", "--config", configured(t, text)),
 		socket: socket}
 	s.Expect(t, 1, "msg=ready ")
+	s.Expect(t, 1, `level=INFO msg="memory mapped" memory_octets=\d+ pages=`)
 	return s
 }
 

@@ -64,9 +64,7 @@ func Run(file string, drivers port.Drivers, version string, w io.Writer) error {
 		r.log.Info("program", "name", p.Name, "socket", p.Socket, "id", p.ID, "mac", p.MAC.String(),
 			"addresses", cfg.Programs[i].Addresses)
 	}
-	if why := r.arena.Fallback(); why != "" {
-		r.log.Warn("memory is not as it was asked for", "pages", r.arena.PageSize().String(), "why", why)
-	}
+	r.log.Info("memory mapped", daemon.MemoryAttrs(r.arena)...)
 	daemon.WarnUnlocked(r.log, r.arena)
 	asked.serve(r)
 	watching, cancel := context.WithCancel(context.Background())
