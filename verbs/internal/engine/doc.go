@@ -29,7 +29,9 @@
 //	number.go   the names of queue pairs, as their owners tell them
 //	stderr.go   standard error, unless the program has put another file in its place
 //	guard.go    who may connect: allowed addresses, proofs of a secret
-//	way.go      how a queue pair gets to its peer by number
+//	way.go      a queue pair with a peer by number: its states, from one to the next
+//	wayconnect.go  how it connects
+//	wayretry.go    how long an answer may take
 //	request.go  what a peer asks for that does the same
 //	within.go   connections within the process
 //	life.go     the connections that it has so

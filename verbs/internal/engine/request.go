@@ -10,6 +10,14 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
+// Bounds.
+const (
+	// requestWait is for how long a Request waits for its queue pair: two programs' moves to RTR may
+	// lie so far apart without costing the slower one another attempt.
+	requestWait = 5 * time.Second
+	waitingMax  = 8 // Requests of one queue pair, each of another peer
+)
+
 // asker is an MPA Request for a queue pair that is connected by number.
 type asker struct {
 	request *rnic.ConnRequest

@@ -2,14 +2,12 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/rnicd/rnicd/internal/awake"
 	"github.com/rnicd/rnicd/internal/waiting"
 	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/rnic"
@@ -84,18 +82,6 @@ func (w *way) move(from, to wayState) bool {
 	return true
 }
 
-// Bounds.
-const (
-	// requestWait is for how long a Request waits for its queue pair: two programs' moves to RTR may
-	// lie so far apart without costing the slower one another attempt.
-	requestWait = 5 * time.Second
-	waitingMax  = 8 // Requests of one queue pair, each of another peer
-	// attemptWait is for how long one attempt may take.
-	attemptWait = 15 * time.Second
-	againFirst  = 2 * time.Millisecond
-	againLast   = 500 * time.Millisecond
-)
-
 // connectQP is the move to RTR.
 func (e *Engine) connectQP(c *call) error {
 	q, err := find[*qp](&e.objects, c.arg[0])
@@ -113,62 +99,6 @@ func (e *Engine) connectQP(c *call) error {
 		return syscall.EACCES
 	}
 	return q.way.seek(own, peer, int(min(c.arg[2], readDepthMax)))
-}
-
-// timeQP takes over what says how long an answer may take.
-func (e *Engine) timeQP(c *call) error {
-	q, err := find[*qp](&e.objects, c.arg[0])
-	if err != nil {
-		return err
-	}
-	timeout, retries, rnr, timer := uint(c.arg[1]), uint(c.arg[2]), int(c.arg[3]&7), uint8(c.arg[4])
-	r := rnic.Retry{Wait: rnrTime(timer & 31), Tries: rnr}
-	if rnr == forEver {
-		r.Tries = -1
-	}
-	q.way.setRetry(timeout, retries, r, c.arg[5] != 0)
-	return nil
-}
-
-// unansweredMin is the least time after which a request is unanswered. Programs take timeouts for a
-// lossless link, whose device repeats within microseconds; here a handshake and a repetition may
-// come first, which TCP makes after a second where it has measured nothing yet (RFC 6298).
-const unansweredMin = 2 * time.Second
-
-// rnrTime is what a code of min_rnr_timer stands for (IBTA table 45): 10 us times 1, 2, 3, 4, 6, 8,
-// 12 and so on, from code 1; the longest is code 0.
-func rnrTime(code uint8) time.Duration {
-	switch code {
-	case 0:
-		code = 32
-	case 1:
-		return 10 * time.Microsecond
-	}
-	return 10 * time.Microsecond * time.Duration(2+code%2) << (code/2 - 1)
-}
-
-// forEver is rnr_retry's word for it.
-const forEver = 7
-
-// setRetry: 4.096 us times 2^timeout is a try, and there are retries+1; timeout 0 is for ever. A
-// device may take up to four times as long (IBTA 9.7.6.1.3), and so do we. Before RTS the program
-// has said nothing about its own requests.
-func (w *way) setRetry(timeout, retries uint, r rnic.Retry, ready bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !ready {
-		r.Tries, timeout = -1, 0
-	} else {
-		w.heardOf.Store(true) // it needs no telling any more
-	}
-	if timeout &= 31; timeout > 0 {
-		try := 4096 * time.Nanosecond << timeout
-		r.Unanswered = max(unansweredMin, try*time.Duration(retries&7+1))
-	}
-	w.retry = r
-	for _, l := range w.lives {
-		l.rnic.SetRetry(r)
-	}
 }
 
 // seek begins to connect.
@@ -197,135 +127,6 @@ func (w *way) initiates() bool { return w.own.compare(w.peer) <= 0 }
 
 // toItself says whether it is connected to itself.
 func (w *way) toItself() bool { return w.own == w.peer }
-
-// connect tries until there is a connection, or ctx ends.
-func (w *way) connect(ctx context.Context, era uint32, done chan struct{}) {
-	defer close(done)
-	e, told, challenged := w.q.engine, "", false
-	for wait := againFirst; ; wait = min(2*wait, againLast) {
-		err := w.attempt(ctx)
-		if err == nil || ctx.Err() != nil || !w.in(waySeeking) {
-			return
-		}
-		if errors.Is(err, errForeign) || errors.Is(err, errSecret) {
-			e.tellError("queue pair 0x%06x to %v: %v", w.own.number, w.peer, err)
-			go w.end(era, eventQPFatal) // it waits for us
-			return
-		}
-		if errors.Is(err, errChallenged) && !challenged {
-			challenged, wait = true, againFirst/2
-			continue
-		}
-		if text := err.Error(); text != told {
-			told = text
-			e.tellLog("queue pair 0x%06x to %v: %v", w.own.number, w.peer, err)
-		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// attempt is one attempt.
-func (w *way) attempt(ctx context.Context) error {
-	l, err := w.begin(true, !w.toItself())
-	if err != nil {
-		return err
-	}
-	ctx, cancel := awake.Timeout(ctx, attemptWait, nil)
-	defer cancel()
-	asks := w.request()
-	param := w.param(asks)
-	param.Check = func(private []byte) error { return w.checkReply(private, asks) }
-	if w.within() {
-		err = w.startWithin(ctx, l, param)
-	} else {
-		err = l.rnic.StartConnect(ctx, w.peer.port().String(), param)
-	}
-	if err == nil {
-		err = l.rnic.StartupOver(ctx)
-	}
-	if err != nil {
-		err = w.rejected(err, asks)
-		l.end()
-		return err
-	}
-	if !w.serve(l) {
-		return errors.New("the connection has ended at once")
-	}
-	return nil
-}
-
-// request is what the Initiator says.
-func (w *way) request() *hello {
-	h := &hello{flags: helloAcknowledged, to: w.peer, from: w.own}
-	if w.q.engine.secret != nil {
-		h.proof = proof{nonce: draw(), challenge: w.answers}
-	}
-	return w.q.engine.proven(ofRequest, h)
-}
-
-// errChallenged is about a Request whose proof was none of this connection.
-var errChallenged = errors.New("refused: " + proveAgain.String())
-
-// connectionLost is the code of an rnic.MPAError where TCP ended.
-const connectionLost = 1
-
-// rejected is err, or why the peer has refused what this end asked.
-func (w *way) rejected(err error, asks *hello) error {
-	var no *rnic.RejectedError
-	var revision *rnic.RevisionError
-	var frame *rnic.MPAError
-	switch {
-	case errors.As(err, &no):
-		h, bad := parseHello(no.PrivateData)
-		switch {
-		case bad != nil || h.answer == notByNumber:
-			return errForeign
-		case h.answer == otherSecret:
-			return errSecret
-		case h.answer == proveAgain && w.believesReply(&h, asks):
-			w.answers = h.proof.challenge
-			return errChallenged
-		case h.answer != accepted:
-			return errors.New("refused: " + h.answer.String())
-		}
-	case errors.As(err, &revision), errors.As(err, &frame) && frame.Code != connectionLost:
-		return errors.Join(errForeign, err)
-	}
-	return err
-}
-
-// believesReply says whether a Reply is of the peer, and to what this end asked.
-func (w *way) believesReply(h, asks *hello) bool {
-	return w.q.engine.believes(ofReply, h) && h.proof.nonce == asks.proof.nonce
-}
-
-// checkReply is an error unless b is the answer of the peer, which has accepted.
-func (w *way) checkReply(b []byte, asks *hello) error {
-	h, err := parseHello(b)
-	if err != nil {
-		return err
-	}
-	if h.answer != accepted || h.flags&^helloProven != helloAcknowledged || h.to != w.own ||
-		h.from != w.peer {
-		return errForeign
-	}
-	if !w.believesReply(&h, asks) {
-		return errSecret
-	}
-	return nil
-}
-
-// param is how it connects or accepts, with what it says.
-func (w *way) param(h *hello) rnic.ConnParam {
-	return rnic.ConnParam{
-		PrivateData: h.put(), PeerToPeer: true, NoCRC: w.q.engine.noCRC, Dialect: rnic.RFC6581,
-		IRD: w.reads, ORD: readDepthMax, LocalAddr: addrPort(w.own.addr()), Acknowledged: true,
-	}
-}
 
 // begin makes a life.
 func (w *way) begin(sends, recvs bool) (*life, error) {
