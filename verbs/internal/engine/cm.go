@@ -45,6 +45,7 @@ type cmID struct {
 	question  *question        // instead of request
 	told      map[uint64]*cmID // of a listener: requests that the program has not taken
 	room      chan struct{}    // one in it for each of these
+	accepting untold           // of a listener: what came of requests that the program has taken
 	from      *cmID            // of a request: the listener
 	ended     chan struct{}    // of a request: closed by end
 	end       func()           // the request, or the connection that it became, is over

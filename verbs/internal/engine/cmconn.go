@@ -107,6 +107,9 @@ func (e *Engine) serveListener(ctx context.Context, listener *cmID) {
 		}
 		ev.ResponderResources, ev.InitiatorDepth = depth(ord), depth(ird)
 		ev.PrivateSize = uint16(copy(ev.Private[:], r.PrivateData()))
+		// A client that has its connection may ask for the next. The program hears of them in that
+		// order, as with InfiniBand's messages and with the kernel's iWARP connection manager.
+		listener.accepting.settle(ctx, isThere)
 		listener.tellOf(ev, id)
 	}
 }
@@ -294,8 +297,10 @@ func (e *Engine) accept(id *cmID, c *call) error {
 	id.mu.Unlock()
 	param := e.paramOf(c)
 	q.rnic.Load().SetRetry(retryOf(c))
+	told := id.from.accepting.await(q.rnic.Load())
 	go func() {
 		defer q.release()
+		defer told()
 		ctx, cancel := awake.Timeout(context.Background(), acceptWait, nil)
 		defer cancel()
 		err := r.Accept(ctx, q.rnic.Load(), param)

@@ -33,7 +33,7 @@ type Engine struct {
 	log      io.Writer // nil: none
 	faults   faults    // Host.Faults
 	standard io.Writer // Host.Errors
-	endings  endings
+	endings  untold
 	left     func() // Host.Left
 	siw      bool   // Host.PeersAreSiw
 	noCRC    bool   // Host.NoCRC

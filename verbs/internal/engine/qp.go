@@ -491,7 +491,7 @@ func (e *Engine) leave() {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		defer e.endings.settle()
+		defer e.endings.settle(context.Background(), hasLeft)
 		if !e.ownTCP {
 			e.acknowledgeAll()
 			return

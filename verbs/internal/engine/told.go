@@ -1,12 +1,12 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
-	"slices"
 	"sync"
 
 	"github.com/rnicd/rnicd/internal/lossy"
@@ -75,39 +75,65 @@ func (e *Engine) tellEnd(err error, format string, args ...any) {
 	}
 }
 
-// endings are the connections of whose end has to be told.
-type endings struct {
+// untold are connections of which the program has to be told something: of its listener's that it
+// has accepted whether they have come about, of all others that they have ended.
+type untold struct {
 	mu  sync.Mutex
 	all map[*rnic.QueuePair]chan struct{} // closed when it was
 }
 
-// await is for the caller that tells of the end of r: it calls told then.
-func (n *endings) await(r *rnic.QueuePair) (told func()) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.all == nil {
-		n.all = map[*rnic.QueuePair]chan struct{}{}
+// await is for the caller that tells of r: it calls told then.
+func (u *untold) await(r *rnic.QueuePair) (told func()) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.all == nil {
+		u.all = map[*rnic.QueuePair]chan struct{}{}
 	}
 	done := make(chan struct{})
-	n.all[r] = done
+	u.all[r] = done
 	return func() {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		delete(n.all, r)
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		delete(u.all, r)
 		close(done)
 	}
 }
 
-// settle returns when it was told of all connections that had left service when it was called: of
-// each the program may know already.
-func (n *endings) settle() {
-	n.mu.Lock()
-	all := maps.Clone(n.all)
-	n.mu.Unlock()
-	for _, r := range slices.Collect(maps.Keys(all)) {
-		switch r.State() {
-		case rnic.Terminating, rnic.Error, rnic.Closed:
-			<-all[r]
+// settle returns when the program was told of all connections for which it is time, or ctx ends.
+func (u *untold) settle(ctx context.Context, isTime func(*rnic.QueuePair) bool) {
+	u.mu.Lock()
+	all := maps.Clone(u.all)
+	u.mu.Unlock()
+	for r, told := range all {
+		if !isTime(r) {
+			continue
+		}
+		select {
+		case <-told:
+		case <-ctx.Done():
+			return
 		}
 	}
 }
+
+// hasLeft says that r has left service: the program may know already.
+func hasLeft(r *rnic.QueuePair) bool {
+	switch r.State() {
+	case rnic.Terminating, rnic.Error, rnic.Closed:
+		return true
+	}
+	return false
+}
+
+// isThere says that r, which was accepted, is in service, and that its client may know. It waits
+// for no client: one that owes its first message delays nobody else's request.
+func isThere(r *rnic.QueuePair) bool {
+	return r.StartupOver(past) == nil || r.State() == rnic.RTS && !r.Startup().PeerToPeer
+}
+
+// past has ended.
+var past = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
