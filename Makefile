@@ -8,7 +8,8 @@
 #   make test                  every package in minutes, with a random sample of long lists of cases
 #   make test-all              every package and every case
 #   make verbs [ARGS=-run=Rping]
-#                              C programs over verbs/ (minutes), of long lists a random sample
+#                              C programs over verbs/ (minutes): what make test leaves out, too, and
+#                              of long lists a random sample
 #   make verbs-long [ARGS=-run=UCX]
 #                              all of them
 #   make kubernetes [ARGS=-run=Manifests]
@@ -100,7 +101,7 @@ bin/rnicd:
 # libibverbs and librdmacm over rnic: a C library, and the engine that it loads.
 .PHONY: verbs verbs-long bin/librnicd_verbs.so bin/librnicd_engine.so
 verbs: deps bin/rnicd bin/librnicd_verbs.so bin/librnicd_engine.so
-	$(GO) test $(TAGS) -short -vet=off $(ARGS) ./verbs/...
+	$(GO) test $(TAGS) -short -vet=off $(ARGS) ./verbs -programs
 
 verbs-long: deps bin/rnicd bin/librnicd_verbs.so bin/librnicd_engine.so
 	$(GO) test $(TAGS) -vet=off -timeout 60m $(ARGS) ./verbs/...

@@ -9,16 +9,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/internal/sample"
 )
 
 // However a program ends, the file of --capture has all that it could have seen of its connection,
 // here up to the Terminate.
 func TestCaptureOfProgramThatEnds(t *testing.T) {
 	netlab.NeedTshark(t)
-	for _, how := range []string{
+	hows := []string{
 		"exit", "_exit", "abort", strconv.Itoa(int(syscall.SIGTERM)), strconv.Itoa(int(syscall.SIGKILL)),
-	} {
+	}
+	if leftToMakeVerbs() {
+		hows = sample.Of(t, 1, hows)
+	}
+	for _, how := range hows {
 		t.Run(how, func(t *testing.T) {
+			t.Parallel()
 			l := newLab(t)
 			program := l.compileAlone("ends", "-lrdmacm", "-libverbs")
 			file := filepath.Join(t.TempDir(), "x.pcapng")
@@ -39,6 +45,7 @@ func TestCaptureOfProgramThatEnds(t *testing.T) {
 // said why before it has exited, with --verbose and without; and so says vendor_err: who has sent
 // the Terminate, its layer, type and code (DDP untagged buffer error: message too long).
 func TestCauseOfTheEnd(t *testing.T) {
+	t.Parallel()
 	const cause = "message too long for the available buffer "
 	for _, flags := range []string{"", "--device roce"} {
 		for _, verbose := range []bool{true, false} {

@@ -38,6 +38,7 @@ func TestSecretsOfPrograms(t *testing.T) {
 	pingpong := numbered{"ibv_rc_pingpong -g 0 -n 100", perfPort, "ibverbs-utils", `^100 iters in `}
 	for way, flags := range bothWays(t) {
 		t.Run(way, func(t *testing.T) {
+			t.Parallel()
 			for _, secrets := range [][2]string{{one, one}, {one, other}, {one, ""}, {"", other}} {
 				l := newLab(t)
 				for i, file := range secrets {

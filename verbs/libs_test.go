@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"net/netip"
 	"os"
@@ -20,6 +21,12 @@ import (
 	// the libraries are made of it: go test runs again when it has changed
 	_ "github.com/rnicd/rnicd/verbs/internal/engine"
 )
+
+// programs: make verbs says so, and make test does not.
+var programs = flag.Bool("programs", false, "with -short, run what else is left to make verbs, too")
+
+// leftToMakeVerbs: make test runs other cases of the same, and not this one.
+func leftToMakeVerbs() bool { return testing.Short() && !*programs }
 
 // sources are what else the libraries and programs are made of; go test knows that a test has
 // read them.

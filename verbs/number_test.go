@@ -77,6 +77,7 @@ func requireNumbered(t *testing.T, x numbered, server, client *netlab.Process) {
 // Queue pairs of one process, in all their states, over either transport; and processes that begin
 // at once, forked.
 func TestQueuePairsByNumber(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	program := l.compile("numbers")
 	for flags, args := range map[string]string{
@@ -151,6 +152,9 @@ func TestRights(t *testing.T) {
 
 // Two programs, each with our own TCP, on a cable of shared memory.
 func TestProgramsByNumberOnMemif(t *testing.T) {
+	if leftToMakeVerbs() {
+		return
+	}
 	for _, x := range sample.Of(t, 4, numberedPrograms) {
 		t.Run(x.args, func(t *testing.T) {
 			l := newLab(t)

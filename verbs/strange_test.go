@@ -61,6 +61,7 @@ func strangePort() (port uint16, number int) {
 // Nobody is there: no host, no route, no port, no such number; a peer that is another one's. Each
 // time the request fails after (retry_cnt + 1) times 4.096 us times 2^timeout, and two seconds.
 func TestNobodyAtRTR(t *testing.T) {
+	t.Parallel()
 	l, nowhere := newLab(t), newLab(t)
 	for _, args := range []string{"link add void type veth peer name end", "link set end up",
 		"addr add 192.0.2.9/24 dev void", "link set void up",

@@ -98,6 +98,7 @@ func TestQueuePairsForDatagrams(t *testing.T) {
 
 // Two that listen to a group get what a third sends there, by either IP.
 func TestMckey(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.Run(t, "ip", "link", "add", "group0", "type", "veth", "peer", "name", "group1")
 	l.Run(t, "ip", "addr", "add", "fd77::1/64", "dev", "group0", "nodad")
@@ -121,12 +122,16 @@ func TestMckey(t *testing.T) {
 
 // The same over our own stack at both ends, whatever the number of Pollers.
 func TestMckeyOnMemif(t *testing.T) {
+	if leftToMakeVerbs() {
+		return
+	}
 	for name, x := range map[string]struct{ flags, group, server, client string }{
 		"IPv4":       {"", "239.77.3.1", "10.9.0.1", "10.9.0.2"},
 		"IPv6":       {"", "ff05::77:1", "fd77::1", "fd77::2"},
 		"two queues": {" --queues 2", "239.77.3.1", "10.9.0.1", "10.9.0.2"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			l := newLab(t)
 			prefix := map[bool]string{true: "/64", false: "/24"}[strings.Contains(x.server, ":")]
 			cable := "--device roce --pmd memif --no-dad --socket " +
