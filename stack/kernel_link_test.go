@@ -124,10 +124,13 @@ func (b *bridged) knows(a netip.Prefix) string {
 	return ""
 }
 
+// poll is how often a test looks at what the kernel says: a process each time.
+const poll = 10 * time.Millisecond
+
 // until looks at something until it is so.
 func (b *bridged) until(what string, cond func() bool) {
 	b.t.Helper()
-	for end := time.Now().Add(netlab.Patience); !cond(); {
+	for end := time.Now().Add(netlab.Patience); !cond(); <-time.After(poll) {
 		require.True(b.t, time.Now().Before(end), "waited in vain for: %s", what)
 	}
 }

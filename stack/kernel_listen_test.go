@@ -54,6 +54,7 @@ func (b *bridged) pings6(a netip.Prefix) bool {
 func TestKernelSnoops(t *testing.T) {
 	for _, version := range []string{"1", "2"} {
 		t.Run("MLDv"+version, func(t *testing.T) {
+			t.Parallel()
 			netlab.NeedTshark(t)
 			b := newBridged(t)
 			b.snooping(version)

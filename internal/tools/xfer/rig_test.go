@@ -4,7 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"net/netip"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -106,9 +105,11 @@ func wait[T any](r *rig, ch chan T) (v T) {
 // until waits for what is about to become true.
 func (r *rig) until(cond func() bool) {
 	r.t.Helper()
+	tick := time.NewTicker(100 * time.Microsecond)
+	defer tick.Stop()
 	for !cond() {
 		require.NoError(r.t, r.ctx.Err())
-		runtime.Gosched()
+		<-tick.C
 	}
 }
 

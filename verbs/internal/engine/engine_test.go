@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"runtime"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -105,8 +104,10 @@ func futexWait(word *uint32, was uint32) {
 
 // until looks again and again, for what no event tells.
 func until(cond func() bool) {
+	tick := time.NewTicker(100 * time.Microsecond)
+	defer tick.Stop()
 	for !cond() {
-		runtime.Gosched()
+		<-tick.C
 	}
 }
 
