@@ -10,6 +10,7 @@ import (
 // An address that another host on the link has is refused before anybody is told that the daemon is
 // ready. The other host is the kernel, at the other end of a TAP that was there before.
 func TestAddressTaken(t *testing.T) {
+	t.Parallel()
 	ns := newNamespace(t)
 	ns.Run(t, "ip", "tuntap", "add", "dev", "rnic0", "mode", "tap", "vnet_hdr")
 	ns.Run(t, "ip", "link", "set", "rnic0", "up")
@@ -34,6 +35,7 @@ func TestAddressTaken(t *testing.T) {
 // A second TAP cannot have the kernel's side in the network of the first: the kernel would go on
 // sending to the first.
 func TestHostAddrTwice(t *testing.T) {
+	t.Parallel()
 	ns := newNamespace(t)
 	ns.serving(t)
 	for addr, refused := range map[string]bool{

@@ -16,6 +16,7 @@ import (
 // so when it starts and when such segments come, doctor says so too, with the command that mends
 // it; after that all is well.
 func TestChecksumsLeftToAVeth(t *testing.T) {
+	t.Parallel()
 	needDPDK(t)
 	ns := newNamespace(t)
 	ns.vethToKernel(t)
@@ -55,6 +56,7 @@ size = "4MiB"
 // Datagrams of a C program's, from the kernel, through a switch whose uplink is such a veth: the
 // switch says so when it starts, and the program when one has come.
 func TestChecksumsLeftOfDatagrams(t *testing.T) {
+	t.Parallel()
 	needDPDK(t)
 	need(t, "ibv_ud_pingpong", "ibverbs-utils")
 	lib := librariesPath(t)

@@ -23,6 +23,7 @@ func TestDeviceTroubleIsTold(t *testing.T) {
 			`rnicd_switch_device_trouble\{kind="uplink",port="rnic0",queue="0",`},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			ns := newNamespace(t)
 			text, asked := seenAt(
 				t, strings.Replace(tc.text, "SOCKET", filepath.Join(t.TempDir(), "switch.sock"), 1))

@@ -19,6 +19,7 @@ import (
 
 // Errors of the client's own, and of its server's absence: one line, status 1.
 func TestPutErrors(t *testing.T) {
+	t.Parallel()
 	ns := newNamespace(t)
 	ns.serving(t) // its network has hosts that do not answer
 	fifo := filepath.Join(t.TempDir(), "fifo")
@@ -168,6 +169,7 @@ var serveErrors = []struct{ args, want string }{
 
 // A wrong flag: one line names the flag and what it wants, the status is 1, and no device is left.
 func TestServeErrors(t *testing.T) {
+	t.Parallel()
 	ns := newNamespace(t)
 	for _, c := range serveErrors {
 		t.Run(c.args, func(t *testing.T) {

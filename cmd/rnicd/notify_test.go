@@ -119,6 +119,7 @@ func TestDaemonGoesOnWithoutSystemd(t *testing.T) {
 
 // A SIGHUP that comes during the start is not lost: the file is read again once the daemon serves.
 func TestReloadDuringStart(t *testing.T) {
+	t.Parallel()
 	ns := newNamespace(t)
 	m, socket := newManager(t)
 	path := configured(t, "[[port]]\nname = \"rnic0\"\naddresses = [\"10.9.0.1/24\"]\ndad = "+

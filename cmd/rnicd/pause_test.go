@@ -41,6 +41,7 @@ func TestPause(t *testing.T) {
 // A client that is stopped for longer than its --timeout goes on, too: of that time only the part
 // counts in which it runs.
 func TestPauseOfClient(t *testing.T) {
+	t.Parallel()
 	f := randomFile(t, 8<<20)
 	ns := newNamespace(t)
 	server := ns.serving(t, "--fault", slow, "--region", "16MiB")

@@ -26,6 +26,7 @@ func TestStoppedWhileItStarts(t *testing.T) {
 // What a daemon waits for may come late: the start fails, which systemd takes for a reason to try
 // again, and succeeds when it is there. doctor says meanwhile what is missing.
 func TestAddressComesLate(t *testing.T) {
+	t.Parallel()
 	ns := newNamespace(t)
 	file := configured(t, "[[port]]\nname = \"k\"\ndriver = \"kernel\"\naddresses = "+
 		"[\"192.0.2.77\"]\n[[service]]\nname = \"p\"\ntype = \"perf\"\nlisten = 7001\n")

@@ -141,6 +141,7 @@ func TestStreamPlainBadPeers(t *testing.T) {
 
 // Wrong flags and absent peers: one line, status 1.
 func TestStreamErrors(t *testing.T) {
+	t.Parallel()
 	ns := newNamespace(t)
 	for _, c := range []struct{ args, want string }{
 		{"sink --port 0", `--port "0": want 1 to 65535`},
@@ -205,6 +206,7 @@ func TestStreamErrors(t *testing.T) {
 func TestStreamPeerMax(t *testing.T) {
 	for _, command := range []string{"echo", "sink"} {
 		t.Run(command, func(t *testing.T) {
+			t.Parallel()
 			const other = "10.9.0.253"
 			ns := newNamespace(t)
 			server := ns.listening(t, "stream "+command+" --host-addr 10.9.0.254/24 --peer-max 2 --counters")
@@ -239,6 +241,7 @@ func TestStreamPeerMax(t *testing.T) {
 // A stream command that dials without --pmd, and cannot, says that it has our TCP, and what has
 // not.
 func TestStreamKernelHint(t *testing.T) {
+	t.Parallel()
 	ns := newNamespace(t)
 	for words, hint := range map[string]int{
 		"stream sink 127.0.0.1": 1, "stream source -t 1 127.0.0.1": 1,

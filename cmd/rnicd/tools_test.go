@@ -260,6 +260,7 @@ func TestGetFiles(t *testing.T) {
 
 // If get fails it leaves no new file, and an old file unchanged.
 func TestGetErrors(t *testing.T) {
+	t.Parallel()
 	ns := newNamespace(t)
 	f := randomFile(t, 3<<20)
 	small := filepath.Join(t.TempDir(), "small")
@@ -341,6 +342,7 @@ func (ns *namespace) resetting(t *testing.T, addr string) {
 
 // Wrong words and flags of perf, and servers of something else: one line each.
 func TestToolErrors(t *testing.T) {
+	t.Parallel()
 	ns := newNamespace(t)
 	files := ns.listening(t, "serve --pmd kernel --addr 127.0.0.1 --region 1MiB --port 7001")
 	ns.rejecting(t, "127.0.0.1:7003", "")

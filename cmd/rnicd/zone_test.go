@@ -80,6 +80,7 @@ mode = "sink"
 // Our own stack serves on a link-local address alone, of either family, for as long as nobody
 // claims it.
 func TestLinkLocalAlone(t *testing.T) {
+	t.Parallel()
 	for target, host := range map[string]string{"fe80::2%rnic0": "fe80::1/64",
 		"169.254.7.2": "169.254.7.1/16"} {
 		ns := newNamespace(t)
