@@ -33,7 +33,7 @@ func TestSeeds(t *testing.T) {
 	require.Positive(t, *seeds, "SEEDS: want 1 or more")
 	require.Positive(t, *failuresMax, "-failures: want 1 or more")
 	s := series{
-		first: *first, count: uint64(sample.Count(min(200, *seeds), *seeds)), failuresMax: *failuresMax,
+		first: *first, count: uint64(sample.Count(min(100, *seeds), *seeds)), failuresMax: *failuresMax,
 		progressEvery: progressEvery,
 		play:          play, log: t.Logf, fail: t.Errorf,
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/inet"
+	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/internal/testhost"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/stack"
@@ -51,7 +52,7 @@ func (u *pouring) Pull(dst [][]byte) stack.Pulled {
 // little it takes at a time.
 func TestConnectionsOfAProgramShareTheUplink(t *testing.T) {
 	r := newRand(t)
-	for range 3 {
+	for range sample.Count(1, 3) {
 		conns, takes := 8+r.IntN(57), 1+r.IntN(6) // frames of the uplink in a turn
 		left := 0
 		l := newLab(t, func(c *Config) { c.Uplinks[0].Port = narrow{c.Uplinks[0].Port, &left} })

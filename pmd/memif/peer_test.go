@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/mem"
 )
 
@@ -141,7 +142,7 @@ func (s *side) left(t testing.TB) {
 // A peer that is killed in the middle leaves nothing behind: no descriptor, no mapping, no Buf,
 // in either role; the next one is served, and a client between other processes does not notice.
 func TestKilledPeers(t *testing.T) {
-	const kills = 20
+	kills := sample.Count(5, 20)
 	for _, k := range kinds {
 		t.Run("client/"+k.name, func(t *testing.T) {
 			client, server, l := newPair(t, pairConfig{client: Config{ID: 1}, bind: BindConfig{ID: 1}})

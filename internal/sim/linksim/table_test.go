@@ -292,7 +292,7 @@ func TestGolden(t *testing.T) {
 	}
 	t.Logf("%d of %d cells", len(chosen), len(list))
 	if !*all {
-		chosen = sample.Of(t, 12, chosen)
+		chosen = sample.Of(t, 6, chosen)
 	}
 	if *before != "" {
 		compare(t, rows)
@@ -386,7 +386,7 @@ func TestModelOfTheTable(t *testing.T) {
 		return c.late || rows[c.String()].sent > cheapMax && c.loss != 0 || c.rttMs == 100 && c.loss == 0
 	})
 	require.GreaterOrEqual(t, len(list), 20)
-	for _, c := range sample.Of(t, 10, list) {
+	for _, c := range sample.Of(t, 5, list) {
 		require.InEpsilon(t, rows[c.String()].modelled, c.modelled(), 0.05, c)
 	}
 }
