@@ -68,6 +68,12 @@ func TestPutErrors(t *testing.T) {
 	}
 }
 
+// A name that is empty, as of a variable that is not set, is told as such.
+func TestEmptySource(t *testing.T) {
+	_, _, err := openSource("")
+	require.EqualError(t, err, "the name of the file is empty")
+}
+
 // A get whose words are in put's order says which comes first. A name that is merely unknown is
 // the resolver's fault alone.
 func TestGetSwapped(t *testing.T) {
@@ -220,6 +226,7 @@ func TestUnknownCommands(t *testing.T) {
 		{"stream --banana", 1, `^rnicd: unknown flag: --banana; see rnicd stream --help$`},
 		{"switch", 1, `^rnicd: no --config given; want: rnicd switch --config FILE$`},
 		{"switch --config /no", 1, `^rnicd: --config /no: no such file or directory$`},
+		{"serve --config=", 1, `^rnicd: --config "": the name of the file is empty$`},
 		{"serve --config /no", 1, `^rnicd: --config /no: no such file or directory$`},
 		{"doctor --config /no", 1, `^rnicd: --config /no: no such file or directory$`},
 		{"run --config /no true", 1, `^rnicd: --config /no: no such file or directory$`},

@@ -161,6 +161,9 @@ func openSource(path string) (*os.File, uint64, error) {
 		return nil, 0, errors.New("-: the length must be known beforehand, and standard input has " +
 			"none; a file of that name is ./-")
 	}
+	if path == "" {
+		return nil, 0, errors.New("the name of the file is empty")
+	}
 	// Without O_NONBLOCK a FIFO's open waits for its writer.
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -119,7 +120,11 @@ func (v *Check) Number(path string, n, least, most int64) {
 func (v *Check) Name(kind string, i int, of func(int) string) {
 	path, name := fmt.Sprintf("%s[%d].name", kind, i), of(i)
 	if !nameForm.MatchString(name) {
-		v.Wrong(path, "%q: want a name of a to z, 0 to 9, - and _, 32 of them at most", name)
+		is := "missing"
+		if v.Given(path) {
+			is = strconv.Quote(name)
+		}
+		v.Wrong(path, "%s: want a name of a to z, 0 to 9, - and _, 32 of them at most", is)
 		return
 	}
 	for j := range i {

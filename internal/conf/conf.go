@@ -65,7 +65,13 @@ type ReadError struct {
 	Err  error
 }
 
-func (e *ReadError) Error() string { return e.File + ": " + e.Err.Error() }
+func (e *ReadError) Error() string {
+	if e.File == "" {
+		return `"": ` + e.Err.Error()
+	}
+	return e.File + ": " + e.Err.Error()
+}
+
 func (e *ReadError) Unwrap() error { return e.Err }
 
 // Read reads a file that may be a configuration. Its error is a *ReadError.
@@ -82,6 +88,9 @@ func Read(file string) ([]byte, error) {
 }
 
 func read(file string) ([]byte, error) {
+	if file == "" {
+		return nil, errors.New("the name of the file is empty")
+	}
 	st, err := os.Stat(file)
 	switch {
 	case err != nil:

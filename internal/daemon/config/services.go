@@ -38,7 +38,9 @@ func (v *validator) service(i int) {
 	v.allowed(path, s)
 	v.Number(path+".listen", int64(s.Listen), 1, math.MaxUint16)
 	v.Number(path+".connections", int64(s.Connections), 1, portfile.ConnectionsMax)
-	v.Number(path+".peer_connections", int64(s.PeerConnections), 0, int64(max(s.Connections, 0)))
+	if s.Connections > 0 {
+		v.Number(path+".peer_connections", int64(s.PeerConnections), 0, int64(s.Connections))
+	}
 	v.Span(path+".idle_timeout", time.Duration(s.IdleTimeout), time.Millisecond, 24*time.Hour)
 	m := &v.c.MPA
 	s.NoMarkers, s.NoCRC, s.DropBadCRC = !m.Markers, !m.CRC, m.DropBadCRC
@@ -84,7 +86,9 @@ func (v *validator) servedOn(path string, s *Service) {
 		case i < 0:
 			var names []string
 			for _, p := range v.c.Ports {
-				names = append(names, p.Name)
+				if p.Name != "" {
+					names = append(names, p.Name)
+				}
 			}
 			v.Wrong(fmt.Sprintf("%s.ports[%d]", path, j), "%q: no port has this name; there are %s", name,
 				strings.Join(names, ", "))

@@ -82,7 +82,7 @@ func GuardOf(environ []string) (g Guard, err error) {
 	}
 	if vars[envLooks] != Looks[1] {
 		return Guard{}, fmt.Errorf("%sSECRET_FILE is for queue pairs that are connected by number, with "+
-			"%sDEVICE=%s (--device %[3]s)", envPrefix, envPrefix, Looks[1])
+			"%sDEVICE=%s", envPrefix, envPrefix, Looks[1])
 	}
 	if g.Secret, err = readSecret(file); err != nil {
 		return Guard{}, fmt.Errorf("%sSECRET_FILE: %w", envPrefix, err)

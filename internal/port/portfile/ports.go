@@ -188,7 +188,9 @@ func (v *Check) PCI(path, text string) {
 func (v *Check) connections(path string, p *Port) {
 	o := &p.Open
 	v.Number(path+".connections", int64(p.Connections), 1, ConnectionsMax)
-	if v.Given(path + ".peer_connections") {
+	if p.Connections < 1 {
+		// it has been told
+	} else if v.Given(path + ".peer_connections") {
 		v.Number(path+".peer_connections", int64(p.PeerConnections), 0, int64(p.Connections))
 	} else {
 		// the default leaves others a quarter
