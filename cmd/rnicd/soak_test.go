@@ -81,9 +81,9 @@ const soakFlap = `level=ERROR msg="the device takes no frames" port=rnic0 troubl
 // lines.
 var soakExplained = []*regexp.Regexp{
 	regexp.MustCompile(
-		`level=WARN msg=failed service=\w+ remote=\S+ error=".*(connection reset by peer|broken pipe|transport endpoint is not connected|the peer closed|peer closed its half|no cookie|EOF|nothing moved for|nothing was written by the client for|closed the connection (during MPA start-up|in the middle of a frame)|timed out|did not close the connection after the answer|closed the connection before its closing message|this end has reset what was left)`),
+		`level=WARN msg=failed service=\w+ remote=\S+ error=".*(connection reset by peer|broken pipe|transport endpoint is not connected|the peer closed|peer closed its half|no cookie|EOF|nothing moved for|nothing was (written|read) by the client for|closed the connection (during MPA start-up|in the middle of a frame)|timed out|did not close the connection after the answer|closed the connection (before its closing message|without reading anything)|this end has reset what was left)`),
 	regexp.MustCompile(
-		`level=WARN msg="a connection has ended with an error" port=\S+ local=\S+ remote=\S+ error=".*(connection reset by peer|peer closed its half|nothing moved for|nothing was written by the client for|closed the connection (during MPA start-up|in the middle of a frame)|timed out)`),
+		`level=WARN msg="a connection has ended with an error" port=\S+ local=\S+ remote=\S+ error=".*(connection reset by peer|peer closed its half|nothing moved for|nothing was (written|read) by the client for|closed the connection (during MPA start-up|in the middle of a frame)|timed out)`),
 	regexp.MustCompile(soakFlap),
 	regexp.MustCompile(`level=WARN msg=refused service=\w+ remote=\S+ why=".*try again later"`),
 }
