@@ -27,14 +27,15 @@ const (
 	PeerMaxDefault = 3 * ConnsDefault / 4 // leaves a quarter of the connections to others
 	MTUDefault     = 1500
 	// what every IPv4 host takes (RFC 791 section 3.1); the stack's least
-	MTUMin      = 576
-	MTUMin6     = inet.IPv6MTUMin // of a port with an IPv6 address (RFC 8200 section 5)
-	VLANMax     = 4094            // IEEE 802.1Q: 4095 is reserved
-	CPUMax      = 1023            // the last one that an affinity mask of unix.CPUSet names
-	NoCore      = -1
-	TimerMin    = 10 * time.Microsecond // some turns of a Poller
-	RTOMinMax   = time.Minute           // tcp.Config.RTOMaxNs
-	PTOMinMax   = time.Second
+	MTUMin    = 576
+	MTUMin6   = inet.IPv6MTUMin // of a port with an IPv6 address (RFC 8200 section 5)
+	VLANMax   = 4094            // IEEE 802.1Q: 4095 is reserved
+	CPUMax    = 1023            // the last one that an affinity mask of unix.CPUSet names
+	NoCore    = -1
+	TimerMin  = 10 * time.Microsecond // some turns of a Poller
+	RTOMinMax = time.Minute           // tcp.Config.RTOMaxNs
+	PTOMinMax = time.Second
+	// of each queue, however many connections (docs/results/scale.md); stack.Open grows with them
 	poolBufs    = 8192
 	strideAlign = 64
 	arenaExtra  = 8 << 20 // descriptors, queues' rings, alignment
