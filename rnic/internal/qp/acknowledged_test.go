@@ -157,6 +157,35 @@ func sent(id uint64, op wq.Opcode, n uint32) wq.CQE {
 	return wq.CQE{ID: id, Op: op, Len: n}
 }
 
+// Many messages that have come together are acknowledged at once, by one message.
+func TestBurstIsAcknowledgedAtOnce(t *testing.T) {
+	p := newPair(t, func(c *Config, _ *StartOptions) { c.SendDepth = 2 * ackBurst })
+	a, b := p.ends[0], p.ends[1]
+	write := func(n int) {
+		for i := range n {
+			a.post(uint64(i), wq.OpWrite, 0, 1)
+		}
+		for a.pull(4) > 0 {
+		}
+		b.arrive(1 << 20)
+	}
+	write(ackBurst - 1)
+	require.Equal(t, EffectSendLater, b.effects)
+	require.Zero(t, b.pull(4), "not yet")
+	require.True(t, b.SendAcknowledgements())
+	require.Equal(t, 1, b.pull(4))
+	a.arrive(1)
+	require.Len(t, drainCQ(nil, a.SendCQ), ackBurst-1)
+
+	b.effects = 0
+	write(ackBurst + 1)
+	require.NotZero(t, b.effects&EffectSend)
+	require.Equal(t, 1, b.pull(4))
+	a.arrive(1)
+	require.Len(t, drainCQ(nil, a.SendCQ), ackBurst+1)
+	require.False(t, b.SendAcknowledgements(), "said")
+}
+
 // A request completes when the peer says that it has accepted it, not when it was sent.
 func TestAcknowledgedCompletion(t *testing.T) {
 	p := newPair(t, nil)

@@ -14,6 +14,10 @@ const (
 	dueResume
 )
 
+// ackBurst is how many messages are acknowledged at once: the peer, which has sent as many
+// together, goes on while this end's program takes them. Fewer wait for an answer to go with.
+const ackBurst = 32
+
 // acksWait says whether messages were accepted that the peer has not been told of.
 func (k *acknowledging) acksWait() bool { return k.accepted != k.told }
 
@@ -24,6 +28,11 @@ func (q *Engine) accept() {
 		return
 	}
 	k.accepted++
+	if k.accepted-k.told >= ackBurst && q.send.enabled && !q.send.stopped {
+		k.due |= dueAcknowledge
+		q.effects = q.effects&^EffectSendLater | EffectSend
+		return
+	}
 	if !k.later {
 		k.later = true
 		q.effects |= EffectSendLater

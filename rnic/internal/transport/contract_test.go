@@ -37,6 +37,7 @@ type end struct {
 	refuse                                bool // what arrives
 	offers                                int  // that were refused
 	later                                 int  // calls of Later
+	laterAt                               int  // octets that had arrived at the last
 	out                                   []byte
 	segment                               int  // octets a Pull; 0: what there is room for
 	closing                               bool // our half ends with the Pull of the last octet
@@ -117,7 +118,7 @@ func (e *end) Fail(error) { e.happened("", true); e.failed = true; e.conn.Abort(
 
 func (e *end) Timer(now int64)          { e.happened("", true); e.timers = append(e.timers, now) }
 func (e *end) Woken()                   { e.conn.Woken() }
-func (e *end) Later()                   { e.later++ }
+func (e *end) Later()                   { e.later++; e.laterAt = len(e.in) }
 func (e *end) More() bool               { return len(e.out) > 0 }
 func (e *end) Acked(uint64)             {}
 func (e *end) FinAcked()                {}

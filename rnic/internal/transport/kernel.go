@@ -287,8 +287,12 @@ func (s *KernelConn) serve() {
 		s.keepRest()
 	}
 	if s.laterTurn != 0 && s.laterTurn != s.loop.turns {
-		s.laterTurn = 0
-		s.up.Later()
+		if s.loop.toRead {
+			s.loop.activate(&s.member) // what is read may be acknowledged with the rest
+		} else {
+			s.laterTurn = 0
+			s.up.Later()
+		}
 	}
 	if !s.aborted && !s.wroteEnd {
 		s.write()
@@ -483,7 +487,7 @@ func (s *KernelConn) Submit(fn func()) error {
 
 func (s *KernelConn) Send() { s.loop.activate(&s.member) }
 
-// SendLater rings, and serve sees that the Turn is over.
+// SendLater rings, and serve sees that the Turn is over and the next one has read.
 func (s *KernelConn) SendLater() {
 	s.laterTurn = s.loop.turns
 	s.loop.wake(&s.member)

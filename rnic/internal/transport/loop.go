@@ -42,6 +42,7 @@ type Loop struct {
 	// Of the holder.
 	now     int64 // of the Turn
 	turns   uint64
+	toRead  bool // the Turn has yet to read
 	sockets sockets
 	conns   int         // that are not over
 	ready   []*member   // to be read from
@@ -261,7 +262,9 @@ func (l *Loop) turn(read, look bool) (work int) {
 	}
 	if l.rang.Load() != nil { // before the read, for somebody may wait for the answer
 		work += l.serveRung()
+		l.toRead = read
 		l.serveActive()
+		l.toRead = false
 	}
 	if read && l.conns > 0 || len(l.ready) > 0 {
 		work += l.read(look)

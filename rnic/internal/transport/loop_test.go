@@ -196,6 +196,22 @@ func TestTurnSendsFirst(t *testing.T) {
 	require.Equal(t, "srr", order)
 }
 
+// Later is called in the next Turn, after that has read: what has come then may be acknowledged
+// together with what came before.
+func TestLaterIsAfterTheRead(t *testing.T) {
+	l, ends := drivenEnds(t)
+	l.Drive()
+	l.do(ends[0].conn.SendLater)
+	require.Zero(t, ends[0].later)
+	ends[1].out = []byte("octets")
+	ends[1].conn.Wake()
+	l.Drive()
+	require.Equal(t, 1, ends[0].later)
+	require.Equal(t, len("octets"), ends[0].laterAt)
+	l.Drive()
+	require.Equal(t, 1, ends[0].later)
+}
+
 // A descriptor that the program closes by mistake ends its connection, not the process, and what
 // has its number afterwards is left alone.
 func TestDescriptorClosedByMistake(t *testing.T) {

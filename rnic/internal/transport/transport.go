@@ -19,7 +19,7 @@ type Conn interface {
 	Wake()               // work was posted
 	Submit(func()) error // runs the function on the driving goroutine
 	Send()               // there is something to pull
-	// SendLater has Upper.Later called in the Turn after this one
+	// SendLater has Upper.Later called in the Turn after this one; a Loop reads in that before
 	SendLater()
 	CloseSend() // ends our half after what was pulled
 	Abort()     // resets the connection
