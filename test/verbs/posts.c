@@ -115,6 +115,21 @@ int main(void)
 	if (!since(1, 1, "another thread may have looked already"))
 		return 1;
 	held = false;
+	for (uint32_t i = 1; i < RV_BATCH_MIN; i++)
+		rv_ring_batch(0, 1, true);
+	if (!since(0, 0, "few that wait for the peer"))
+		return 1;
+	rv_ring_batch(0, 1, false);
+	if (!since(0, 0, "many, the last of which does not wait"))
+		return 1;
+	rv_ring_batch(0, 1, true);
+	if (!since(1, 0, "many, the last of which waits"))
+		return 1;
+	rv_ring_batch(0, RV_BATCH_MIN - 1, true);
+	rv_turn(1);
+	rv_ring_batch(0, 1, true);
+	if (!since(1, 0, "many, a Turn among them"))
+		return 1;
 
 	/* One that waits for an event of what it has posted. */
 	rv_posted = true;

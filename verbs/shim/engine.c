@@ -374,12 +374,16 @@ static void set_bit(uint64_t *word, uint64_t bit)
 		__atomic_fetch_or(word, bit, __ATOMIC_SEQ_CST);
 }
 
+/* Requests of this thread since its last Turn. */
+static __thread uint32_t posted __attribute__((tls_model("initial-exec")));
+
 /*
  * Turns of the engine on this thread, so many at most, until one finds work. Whether one has found
  * work.
  */
 bool rv_turn(int most)
 {
+	posted = 0;
 	return load_acquire(&rv_area->drives) && engine_turn(most);
 }
 
@@ -401,7 +405,7 @@ __thread uint32_t rv_elsewhere;
  * by one that way, in segments and system calls of its own: the engine is woken for that, and the
  * thread's next poll finds it, too.
  */
-void rv_ring(uint32_t bit)
+static void ring(uint32_t bit, bool batch)
 {
 	uint64_t *word = &rv_area->doorbells[bit / 64];
 
@@ -410,13 +414,26 @@ void rv_ring(uint32_t bit)
 	set_bit(word, 1ull << bit % 64);
 	set_bit(&rv_area->summary,
 		1ull << bit / 64); /* a thread that has set the first may not be here yet */
-	if (load_relaxed(&rv_area->drives) && load_relaxed(&rv_area->dozing) && !rv_posted) {
+	if (load_relaxed(&rv_area->drives) &&
+	    (batch || (load_relaxed(&rv_area->dozing) && !rv_posted))) {
 		rv_posted = true;
 		rv_turn(1);
 		if (!(load_relaxed(word) & 1ull << bit % 64))
 			return;
 	}
 	wake(&rv_area->dozing, rv_area->bell_fd);
+}
+
+void rv_ring(uint32_t bit)
+{
+	ring(bit, false);
+}
+
+/* For so many requests; the completion of one waits for the peer, if waits is set. */
+void rv_ring_batch(uint32_t bit, uint32_t requests, bool waits)
+{
+	posted += requests;
+	ring(bit, waits && posted >= RV_BATCH_MIN);
 }
 
 /* For how long, says rnicd_ring.h; a test may say something else. */

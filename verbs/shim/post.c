@@ -195,7 +195,8 @@ static int put(struct rv_qp *q, const struct ibv_send_wr *wr)
 int rv_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	struct rv_qp *q = to_qp(qp);
-	uint32_t before;
+	uint32_t before, requests;
+	unsigned int flags = 0;
 	int error = 0;
 
 	if (rv_foreign(q->process)) {
@@ -203,19 +204,21 @@ int rv_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr *
 		return EPERM;
 	}
 	rv_lock(&q->send_lock);
-	before = q->sq_tail;
+	before = q->sent;
 	for (; wr; wr = wr->next) {
 		error = qp->state < q->sends_from ? EINVAL : put(q, wr); /* a RESET may just be over */
 		if (error) {
 			*bad = wr;
 			break;
 		}
+		flags |= wr->send_flags;
 	}
-	if (q->sq_tail != before)
+	requests = q->sent - before;
+	if (requests)
 		store_release(&q->sq->tail, q->sq_tail);
 	rv_unlock(&q->send_lock);
-	if (q->sq_tail != before)
-		rv_ring(q->bit);
+	if (requests)
+		rv_ring_batch(q->bit, requests, rv_waits_for_peer(q, flags));
 	return error;
 }
 

@@ -122,6 +122,7 @@ int rv_call1(uint32_t op, uint64_t arg);
 void rv_after_calls(
 	void); /* after reading an event: what was done before the calls that led to it is seen */
 void rv_ring(uint32_t bit); /* a doorbell, after the entry was published */
+void rv_ring_batch(uint32_t bit, uint32_t requests, bool waits);
 bool rv_turn(int most);
 void rv_attend(void);
 /* A post of this thread's has made a Turn since it polled last. */
@@ -498,6 +499,13 @@ static inline bool rv_is_ud(const struct rv_qp *q)
 {
 	return q->qp.qp_base.qp_type == IBV_QPT_UD;
 }
+
+/* Whether a completion waits for the peer's answer, where a request's flags ask for one. */
+static inline bool rv_waits_for_peer(const struct rv_qp *q, unsigned int flags)
+{
+	return (q->signal_all || flags & IBV_SEND_SIGNALED) && rv_roce() && !rv_is_ud(q);
+}
+
 int rv_modify_ud(struct rv_qp *q, const struct ibv_qp_attr *attr, int mask);
 void rv_put_destination(struct rv_qp *q, struct rv_wqe *w, const struct rv_ah *ah, uint32_t number,
 			uint32_t qkey);

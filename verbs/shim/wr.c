@@ -217,19 +217,20 @@ static void set_inline_data(struct ibv_qp_ex *qp, void *addr, size_t length)
 static int complete(struct ibv_qp_ex *qp)
 {
 	struct rv_qp *q = (struct rv_qp *)qp;
+	unsigned int flags = qp->wr_flags; /* the last request's, as a rule */
 	int error = q->wr_error;
-	bool some;
+	uint32_t requests;
 
 	finish(q);
-	some = !error && q->wr_tail != q->sq_tail;
-	if (some) {
+	requests = error ? 0 : q->wr_sent - q->sent;
+	if (requests) {
 		q->sq_tail = q->wr_tail;
 		store_release(&q->sent, q->wr_sent);
 		store_release(&q->sq->tail, q->sq_tail);
 	}
 	rv_unlock(&q->send_lock);
-	if (some)
-		rv_ring(q->bit);
+	if (requests)
+		rv_ring_batch(q->bit, requests, rv_waits_for_peer(q, flags));
 	return error;
 }
 
