@@ -111,8 +111,7 @@ bin/librnicd_verbs.so:
 	verbs/shim/build.sh $@
 
 bin/librnicd_engine.so:
-	$(GO) build $(BUILD) -trimpath -buildmode=c-shared -o $@ \
-	    ./verbs/cshared && rm -f bin/librnicd_engine.h
+	GO="$(GO)" VERSION="$(VERSION)" verbs/cshared/build.sh $@ $(PGO) -trimpath
 
 # The folder of the libraries that are installed and packaged: none where they cannot be built.
 VERBS_HEADERS = -include infiniband/verbs.h -include rdma/rdma_cma.h

@@ -15,7 +15,7 @@ tags=$(pkg-config --exists libdpdk 2>/dev/null && echo "-tags dpdk" || true)
 $GO build $pgo -buildvcs=false $tags -o "$bin/" ./bench/peers/ours ./bench/peers/kernel ./bench/peers/compare ./cmd/rnicd
 # The libraries of verbs/ stand beside rnicd.
 if verbs/shim/build.sh "$bin/librnicd_verbs.so" 2>/dev/null; then
-    $GO build $pgo -buildvcs=false -trimpath -buildmode=c-shared -o "$bin/librnicd_engine.so" ./verbs/cshared
+    GO="$GO" verbs/cshared/build.sh "$bin/librnicd_engine.so" $pgo -trimpath
 else
     echo "bench: no libraries of verbs/: apt-get install libibverbs-dev librdmacm-dev" >&2
 fi

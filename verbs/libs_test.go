@@ -67,8 +67,7 @@ func libraries(t *testing.T) string {
 		var errs [3]error
 		for i, args := range [len(errs)][]string{
 			{"shim/build.sh", filepath.Join(built.dir, "librnicd_verbs.so")},
-			{"go", "build", "-buildvcs=false", "-buildmode=c-shared", "-o",
-				filepath.Join(built.dir, "librnicd_engine.so"), "./cshared"},
+			{"cshared/build.sh", filepath.Join(built.dir, "librnicd_engine.so")},
 			slices.Concat([]string{"go", "build", "-buildvcs=false"}, tags(),
 				[]string{"-o", filepath.Join(built.dir, "rnicd"), "../cmd/rnicd"}),
 		} {

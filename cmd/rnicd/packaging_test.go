@@ -50,8 +50,7 @@ func librariesPath(t *testing.T) string {
 		}
 		for _, args := range [][]string{
 			{repository + "/verbs/shim/build.sh", filepath.Join(lib, verbsLibrary)},
-			{"go", "build", "-buildvcs=false", "-buildmode=c-shared", "-o",
-				filepath.Join(lib, engineLibrary), repository + "/verbs/cshared"},
+			{repository + "/verbs/cshared/build.sh", filepath.Join(lib, engineLibrary)},
 		} {
 			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 				libraries.err = fmt.Errorf("%v: %w\n%s", args, err, out)

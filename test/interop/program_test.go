@@ -66,8 +66,7 @@ func makeLibraries(t *testing.T) {
 		dir := filepath.Dir(os.Getenv(inside))
 		for _, args := range [][]string{
 			{"../../verbs/shim/build.sh", filepath.Join(dir, "librnicd_verbs.so")},
-			{"go", "build", "-buildvcs=false", "-buildmode=c-shared", "-o",
-				filepath.Join(dir, "librnicd_engine.so"), "../../verbs/cshared"},
+			{"../../verbs/cshared/build.sh", filepath.Join(dir, "librnicd_engine.so")},
 		} {
 			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil &&
 				libraries.err == nil {
@@ -184,6 +183,7 @@ func TestProgramsRping(t *testing.T) {
 		size                int
 	}{
 		{"no CRC", "std", noCRC, 3000},
+		{"as RoCE", "std", "--device roce", 300},
 		{"CRC that we ask for", "std", "", 65535},
 		{"CRC that siw asks for", "opt mpa_crc_required=1", "", 26},
 		{"peer-to-peer", "opt peer_to_peer=1", noCRC, 64},

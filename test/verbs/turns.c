@@ -193,6 +193,15 @@ static void *forks(void *arg)
 	return arg;
 }
 
+/* SIGURG is the program's: Go has another way of ending a goroutine's turn. */
+static volatile sig_atomic_t urgent;
+
+static void on_urgent(int sig)
+{
+	(void)sig;
+	urgent++;
+}
+
 static void message(void)
 {
 	struct ibv_sge sge;
@@ -210,6 +219,7 @@ int main(void)
 	int stop = 0;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	CHECK(!sigaction(SIGURG, &(struct sigaction){ .sa_handler = on_urgent }, NULL));
 	connect_pair(&p, 0);
 	on_thread(blocking, 0);
 	puts("blocking");
@@ -231,7 +241,10 @@ int main(void)
 	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
 	CHECK(!pthread_join(thread, NULL));
 	puts("forks");
-	message();
+	for (int i = 0; i < 20000; i++)
+		message();
+	printf("messages, %d urgent\n", urgent);
+	CHECK(!urgent);
 	close_pair(&p);
 	puts("all well");
 	return 0;

@@ -1,7 +1,7 @@
 // Command cshared is the engine of package verbs as a shared library, librnicd_engine.so, which
 // librnicd_verbs.so loads at the program's first call that needs it:
 //
-//	go build -buildmode=c-shared -o librnicd_engine.so ./verbs/cshared
+//	verbs/cshared/build.sh librnicd_engine.so
 //
 // rnicd_engine_attach (attach.c) tells where the shared area is, and the engine serves it from
 // threads of its own, over the port that the environment describes. Threads of the program run Go
