@@ -66,6 +66,22 @@ func TestProgramsByNumber(t *testing.T) {
 	}
 }
 
+// qperf's tests of reliable connections, by librdmacm; without -cm it addresses by LID. One server
+// has them all.
+func TestQperf(t *testing.T) {
+	l := newLab(t)
+	l.runOn("--device roce", "qperf", "qperf")
+	l.untilListening(19765)
+	for _, test := range sample.Of(t, 3, strings.Fields(`rc_lat rc_bw rc_bi_bw rc_rdma_read_lat
+		rc_rdma_read_bw rc_rdma_write_lat rc_rdma_write_bw rc_rdma_write_poll_lat
+		rc_compare_swap_mr rc_fetch_add_mr ver_rc_compare_swap ver_rc_fetch_add`)) {
+		client := l.runOn("--device roce", "qperf", "qperf", "-cm", "1", "-t", "1", "127.0.0.1", test)
+		require.Zero(t, client.Wait(t), "%s", client)
+		client.Expect(t, 1, `^    (latency|bw|msg_rate) +=  [0-9.]+ `)
+		require.NotEmpty(t, client.Lines("^rnicd: connected, "), "%s", client)
+	}
+}
+
 func requireNumbered(t *testing.T, x numbered, server, client *netlab.Process) {
 	t.Helper()
 	require.Equal(t, 0, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)

@@ -213,23 +213,25 @@ func TestPreloadedRsockets(t *testing.T) {
 	}
 }
 
-// libfabric over verbs. It looks for an interface other than loopback.
+// libfabric over either look of the device. It looks for an interface other than loopback.
 func TestFabrics(t *testing.T) {
 	l := newLab(t)
 	l.Run(t, "ip", "link", "add", "fabric0", "type", "veth", "peer", "name", "fabric1")
 	l.Run(t, "ip", "addr", "add", "10.9.9.1/24", "dev", "fabric0")
 	l.Run(t, "ip", "link", "set", "fabric0", "up")
 	l.Run(t, "ip", "link", "set", "fabric1", "up")
-	info := l.run("libfabric-bin", "fi_info", "-p", "verbs")
-	require.Zero(t, info.Wait(t), "%s", info)
-	require.NotEmpty(t, info.Lines(`^ +protocol: FI_PROTO_IWARP$`), "%s", info)
-	server := l.run("libfabric-bin", "fi_pingpong", "-p", "verbs", "-e", "msg", "-c", "-I", "5")
-	l.untilListening(47592) // its own socket, by which the ends find each other
-	client := l.run("libfabric-bin", "fi_pingpong", "-p", "verbs", "-e", "msg", "-c", "-I",
-		"5", "10.9.9.1")
-	require.Zero(t, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
-	require.Zero(t, server.Wait(t), "server:\n%s", server)
-	client.Expect(t, 1, `^1m +5 +=5 `)
+	for flags, protocol := range map[string]string{"": "IWARP", "--device roce": "RDMA_CM_IB_RC"} {
+		info := l.runOn(flags, "libfabric-bin", "fi_info", "-p", "verbs")
+		require.Zero(t, info.Wait(t), "%s", info)
+		require.NotEmpty(t, info.Lines(`^ +protocol: FI_PROTO_`+protocol+`$`), "%s", info)
+		ping := []string{"fi_pingpong", "-p", "verbs", "-e", "msg", "-c", "-I", "5"}
+		server := l.runOn(flags, "libfabric-bin", ping...)
+		l.untilListening(47592) // its own socket, by which the ends find each other
+		client := l.runOn(flags, "libfabric-bin", append(ping, "10.9.9.1")...)
+		require.Zero(t, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
+		require.Zero(t, server.Wait(t), "server:\n%s", server)
+		client.Expect(t, 1, `^1m +5 +=5 `)
+	}
 }
 
 // A queue pair that no connection manager has connected does not get to RTR; both ends end.
