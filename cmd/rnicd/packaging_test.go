@@ -236,11 +236,11 @@ func TestInstallBuildsLibraries(t *testing.T) {
 			out, err := cmd.CombinedOutput()
 			require.NoError(t, err, "%s", out)
 			for _, want := range []string{"verbs/shim/build.sh bin/" + verbsLibrary,
-				"-o bin/" + engineLibrary, `LIBRARIES="bin"`} {
+				"verbs/cshared/build.sh bin/" + engineLibrary, `LIBRARIES="bin"`} {
 				require.Equal(t, headers, strings.Contains(string(out), want), "%s\n%s", want, out)
 			}
 			if headers { // rnicd status --program says of which version the engine is
-				require.Regexp(t, `-X main\.version=\S+" .*-o bin/`+engineLibrary, string(out))
+				require.Regexp(t, ` VERSION="\S+" verbs/cshared/build\.sh bin/`+engineLibrary, string(out))
 			}
 		}
 	}
