@@ -104,10 +104,8 @@ func futexWait(word *uint32, was uint32) {
 
 // until looks again and again, for what no event tells.
 func until(cond func() bool) {
-	tick := time.NewTicker(100 * time.Microsecond)
-	defer tick.Stop()
 	for !cond() {
-		<-tick.C
+		time.Sleep(100 * time.Microsecond) // what it takes is made once a goroutine
 	}
 }
 
