@@ -162,6 +162,9 @@ func TestWait(t *testing.T) {
 // A thread of the program's that polls keeps its signals and its stacks, small ones too.
 func TestTurns(t *testing.T) {
 	l := newLab(t)
+	engine, err := os.ReadFile(filepath.Join(l.dir, "librnicd_engine.so"))
+	require.NoError(t, err)
+	require.True(t, strings.Contains(string(engine), "asyncpreemptoff=1"), "cshared/build.sh sets it")
 	p := l.run("gcc", l.compile("turns"))
 	require.Zero(t, p.Wait(t), "%s", p)
 	p.Expect(t, 1, "^all well$")

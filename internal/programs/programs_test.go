@@ -183,17 +183,17 @@ func TestAnswersMax(t *testing.T) {
 	clients.Wait()
 }
 
-// Clients that ask nothing hold up no other one until there are clientsMax of them.
+// Clients that ask nothing do not keep another one from its answer, however many they are.
 func TestIdleClients(t *testing.T) {
 	p, c := serving(t, map[string]Answer{"/": func(context.Context, url.Values, io.Writer) error {
 		return nil
 	}})
-	for range clientsMax - 1 {
+	for range clientsMax {
 		idle, err := p.Dial(t.Context())
 		require.NoError(t, err)
 		defer idle.Close()
 	}
-	c.Timeout = readsWithin / 2 // before the first of them is sent away
+	c.Timeout = 5 * time.Second // as rnicd status waits
 	r, err := c.Get("http://rnicd/")
 	require.NoError(t, err)
 	require.NoError(t, r.Body.Close())

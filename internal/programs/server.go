@@ -20,11 +20,12 @@ import (
 
 // Bounds of what is answered.
 const (
-	clientsMax  = 64 // at a time; others wait
+	clientsMax  = 64 // at a time, each a descriptor of the process; others wait
 	answersMax  = 4  // at a time; clients that have asked wait
 	headMax     = 16 << 10
-	answerMax   = time.Minute
-	readsWithin = 10 * time.Second // a client asks, and takes what its socket has room for
+	answerMax   = time.Minute      // with the wait for its place
+	asksWithin  = 2 * time.Second  // less than clients wait for us (command.programTimeout)
+	readsWithin = 10 * time.Second // a client takes what its socket has room for
 	pauseMin    = 5 * time.Millisecond
 	pauseMax    = time.Second
 )
@@ -68,14 +69,14 @@ var passing = []unix.Errno{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, 
 
 // serve answers one question, when it has a place among those that answer: a client that asks
 // nothing takes none. A mistake of ours in an answer must not end the program.
-func (s *Socket) serve(c *net.UnixConn, answers map[string]Answer, places chan struct{}) {
+func (s *Socket) serve(c *net.UnixConn, answers map[string]Answer, answering chan struct{}) {
 	defer func() {
 		_ = recover()
 		forget(c)
 		_ = c.Close() // the client has gone, or knows
 	}()
 	w := &answer{to: within{c}}
-	_ = c.SetReadDeadline(time.Now().Add(readsWithin)) // or reading says why not
+	_ = c.SetReadDeadline(time.Now().Add(asksWithin)) // or reading says why not
 	peer, err := peerOf(c)
 	if err != nil || peer.Uid != s.uid && peer.Uid != root {
 		w.fail(403, "Forbidden", errors.New("only the program's user and root may ask it"))
@@ -91,10 +92,15 @@ func (s *Socket) serve(c *net.UnixConn, answers map[string]Answer, places chan s
 		_, _ = io.WriteString(w.to, headOf(404, "Not Found")) // the client says what that means
 		return
 	}
-	places <- struct{}{}
-	defer func() { <-places }()
 	ctx, cancel := awake.Timeout(context.Background(), answerMax, nil)
 	defer cancel()
+	select {
+	case answering <- struct{}{}:
+	case <-ctx.Done():
+		w.fail(503, "Service Unavailable", errors.New("too many ask at once"))
+		return
+	}
+	defer func() { <-answering }()
 	err = do(ctx, query, w)
 	var wrong *QuestionError
 	switch {

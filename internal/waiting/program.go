@@ -26,8 +26,8 @@ const (
 	AwaitDoublings = 4
 )
 
-// A completion that waits for the peer's answer (ADR 0046) comes the later, the later its request
-// leaves. So a program's post of one makes a Turn where BatchMin requests or more have been posted
-// since the last: what it posts next is posted while the peer takes these. Fewer leave together, by
-// the next poll: a Turn takes as long as some tens of posts.
+// A completion that waits for the peer's answer (ADR 0046) cannot come before its request has left.
+// So the post of a signaled request makes a Turn where BatchMin requests or more have been posted
+// since the last Turn: the peer takes them while the program posts more. Fewer wait for the next
+// poll, for a Turn takes as long as some tens of posts.
 const BatchMin = 32

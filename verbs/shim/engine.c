@@ -403,7 +403,7 @@ __thread uint32_t rv_elsewhere;
  * To wake the engine costs more than to do what it would do. So a thread's first post after it has
  * polled makes a Turn where the engine sleeps. What it posts more before it polls would leave one
  * by one that way, in segments and system calls of its own: the engine is woken for that, and the
- * thread's next poll finds it, too.
+ * thread's next poll finds it, too. batch: many have been posted, so they leave now (RV_BATCH_MIN).
  */
 static void ring(uint32_t bit, bool batch)
 {

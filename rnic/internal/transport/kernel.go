@@ -487,7 +487,8 @@ func (s *KernelConn) Submit(fn func()) error {
 
 func (s *KernelConn) Send() { s.loop.activate(&s.member) }
 
-// SendLater rings, and serve sees that the Turn is over and the next one has read.
+// SendLater rings, and serve sees that the Turn is over, and that the next one has read if it
+// does.
 func (s *KernelConn) SendLater() {
 	s.laterTurn = s.loop.turns
 	s.loop.wake(&s.member)

@@ -75,8 +75,9 @@ func (e *Engine) tellEnd(err error, format string, args ...any) {
 	}
 }
 
-// untold are connections of which the program has to be told something: of its listener's that it
-// has accepted whether they have come about, of all others that they have ended.
+// untold are connections of which the program has yet to be told something: of those that it has
+// accepted, whether they were established (a listener's accepting); of all, that they have ended
+// (endings).
 type untold struct {
 	mu  sync.Mutex
 	all map[*rnic.QueuePair]chan struct{} // closed when it was
