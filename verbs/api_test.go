@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/netlab"
 	"github.com/rnicd/rnicd/internal/skip"
 )
 
@@ -267,7 +268,7 @@ func TestAPIUnderValgrind(t *testing.T) {
 		"--log-file="+filepath.Join(dir, "%p"), l.compile("api"))
 	cmd.Env = append(os.Environ(), "LD_PRELOAD="+filepath.Join(l.dir, "librnicd_verbs.so"))
 	p := l.Start(t, cmd)
-	require.Zero(t, p.Wait(t), "%s", p)
+	require.Zero(t, p.WaitFor(t, 5*netlab.Patience), "%s", p) // valgrind computes for 40 s
 	p.Expect(t, 1, "^all well$")
 	logs, err := filepath.Glob(filepath.Join(dir, "*"))
 	require.NoError(t, err)

@@ -162,9 +162,15 @@ func hasListener(table string, port uint16) bool {
 // Wait returns the exit status, 128+n after signal n.
 func (p *Process) Wait(t testing.TB) int {
 	t.Helper()
+	return p.WaitFor(t, Patience)
+}
+
+// WaitFor is Wait for a process that computes for long by itself.
+func (p *Process) WaitFor(t testing.TB, bound time.Duration) int {
+	t.Helper()
 	select {
 	case <-p.exited:
-	case <-time.After(Patience):
+	case <-time.After(bound):
 		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // where the goroutines stand
 		<-time.After(time.Second)
 		require.FailNow(t, "did not end", "%v printed:\n%s", p.cmd.Args, p)
