@@ -536,9 +536,9 @@ func TestFiguresOfAppendixC(t *testing.T) {
 	}
 }
 
-// Acknowledged mode of rnic is agreed by a bit that RFC 5044 reserves: in an enhanced Request of an
-// end that wants it, and in the Reply to that of one that does. Elsewhere it is sent as zero, and
-// not looked at.
+// Acknowledged mode of rnic is agreed by two bits that RFC 5044 reserves: one in an enhanced
+// Request of an end that wants it, the other in the Reply to that of one that does. Elsewhere they
+// are sent as zero, and not looked at.
 func TestAcknowledgedMode(t *testing.T) {
 	for _, asks := range []bool{false, true} {
 		for _, serves := range []bool{false, true} {
@@ -555,7 +555,7 @@ func TestAcknowledgedMode(t *testing.T) {
 				require.NoError(t, err)
 				sent = rep.Append(nil)
 				both := asks && serves && d == RFC6581
-				require.Equal(t, both, sent[keyLen]&0x01 != 0)
+				require.Equal(t, map[bool]byte{true: 0x02}[both], sent[keyLen]&0x0f)
 				require.Equal(t, both, served.Acknowledged)
 				rep, _, err = ParseFrame(sent, Reply, PrivateDataMax)
 				require.NoError(t, err)
@@ -580,10 +580,28 @@ func TestReservedBitsSayNothing(t *testing.T) {
 		require.NoError(t, err)
 		rep, served, err := responder.Answer(&asked, nil)
 		require.NoError(t, err)
-		require.Equal(t, bits&1 != 0, served.Acknowledged)
+		require.Equal(t, bits&3 == 1, served.Acknowledged)
 		rep.Acknowledged = bits&1 != 0
 		got, err := initiator.Conclude(&req, &rep)
 		require.NoError(t, err)
 		require.False(t, got.Acknowledged)
+	}
+}
+
+// siw answers with the reserved bits of the Request: that grants nothing.
+func TestEchoGrantsNothing(t *testing.T) {
+	initiator := Party{RTR: AllRTR, PeerToPeer: true, Acknowledged: true}
+	foreign := Party{Dialects: FramedDialects, RTR: AllRTR}
+	req := initiator.Request(RFC6581, nil)
+	rep, _, err := foreign.Answer(&req, nil)
+	require.NoError(t, err)
+	for bits := byte(0); bits < 16; bits++ {
+		sent := rep.Append(nil)
+		sent[keyLen] |= bits
+		got, _, err := ParseFrame(sent, Reply, PrivateDataMax)
+		require.NoError(t, err)
+		concluded, err := initiator.Conclude(&req, &got)
+		require.NoError(t, err)
+		require.Equal(t, bits&3 == 2, concluded.Acknowledged, "%#x", bits)
 	}
 }

@@ -30,9 +30,11 @@ const (
 	flagCRC     = 0x40
 	flagReject  = 0x20
 	flagS       = 0x10
-	// one of the bits that are "reserved [...] and not checked on receipt" there: ours, asked for by
-	// a Request and granted by a Reply (docs/adr/0052-acknowledged-by-librdmacm.md)
-	flagAcknowledged = 0x01
+	// Two of the bits that are "reserved [...] and not checked on receipt" there: ours, what a Request
+	// asks for and a Reply grants (docs/adr/0052-acknowledged-by-librdmacm.md). A Reply of siw has the
+	// reserved bits of the Request.
+	flagAskAcknowledged   = 0x01
+	flagGrantAcknowledged = 0x02
 
 	privateDataMaxRev0 = 65535
 )
@@ -99,7 +101,8 @@ func ParseFrame(b []byte, want FrameKind, privateDataMax int) (f Frame, n int, e
 		S:       want != Rtr && flags&flagS != 0,
 		Rev:     b[keyLen+1],
 	}
-	f.Acknowledged = flags&flagAcknowledged != 0 && f.IsEnhanced()
+	f.Acknowledged = f.IsEnhanced() && flags&(flagAskAcknowledged|flagGrantAcknowledged) ==
+		acknowledgedFlag(want)
 	length := int(binary.BigEndian.Uint16(b[keyLen+2:]))
 	if f.Rev > 0 {
 		privateDataMax = PrivateDataMax
@@ -174,11 +177,22 @@ func (f *Frame) Append(b []byte) []byte {
 	if f.S && f.Kind != Rtr {
 		flags |= flagS
 	}
-	if f.Acknowledged && f.IsEnhanced() && f.Kind != Rtr {
-		flags |= flagAcknowledged
+	if f.Acknowledged && f.IsEnhanced() {
+		flags |= acknowledgedFlag(f.Kind)
 	}
 	b = append(b, f.Kind.key()...)
 	b = append(b, flags, f.Rev)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(f.PrivateData)))
 	return append(b, f.PrivateData...)
+}
+
+// acknowledgedFlag is that of Frame.Acknowledged.
+func acknowledgedFlag(kind FrameKind) byte {
+	switch kind {
+	case Request:
+		return flagAskAcknowledged
+	case Reply:
+		return flagGrantAcknowledged
+	}
+	return 0
 }
