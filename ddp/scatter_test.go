@@ -179,6 +179,15 @@ func TestPostList(t *testing.T) {
 // A thousand messages in one measured run: storage that grows now and then, as a slice does that is
 // appended to and never begins again, counts as well.
 func TestScatterDoesNotAllocate(t *testing.T) {
+	allocs := 1.0
+	for i := 0; i < 5 && allocs > 0; i++ { // the runtime allocates now and then, too
+		allocs = scatterAllocs(t)
+	}
+	require.Zero(t, allocs)
+}
+
+// scatterAllocs is what a thousand messages allocate on a new stream, after a first thousand.
+func scatterAllocs(t *testing.T) float64 {
 	k := newListSink(t)
 	mr := k.register(100)
 	list := []wq.SGE{{Offset: 0, Length: 10, STag: mr.STag()},
@@ -189,7 +198,7 @@ func TestScatterDoesNotAllocate(t *testing.T) {
 	pieces := [][]byte{seg}
 	var d Delivered
 	require.Equal(t, listMax, cap(k.stream.targets), "there before the first segment")
-	thousand := func() {
+	allocs := testing.AllocsPerRun(1, func() {
 		for range 1000 {
 			k.queues[0].PostList(1, list)
 			h := untagged(0, k.queues[0].first, 0, true)
@@ -199,13 +208,9 @@ func TestScatterDoesNotAllocate(t *testing.T) {
 				t.Fatal("not delivered")
 			}
 		}
-	}
-	least := testing.AllocsPerRun(1, thousand)
-	for range 4 { // the runtime allocates now and then, too
-		least = min(least, testing.AllocsPerRun(1, thousand))
-	}
-	require.Zero(t, least)
+	})
 	require.Equal(t, listMax, cap(k.stream.targets))
+	return allocs
 }
 
 // Pieces that are not the ULPDU they are said to be are a fault of the caller's, which must not go

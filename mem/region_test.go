@@ -137,12 +137,16 @@ func TestDeregisterHere(t *testing.T) {
 	for range 3 {
 		var room RegionRoom
 		b := make([]byte, 8)
-		require.Zero(t, testing.AllocsPerRun(100, func() {
-			room = RegionRoom{}
-			require.NoError(
-				t, table.RegisterIn(&room, 1, b, RegionOptions{Access: LocalWrite, Stream: 3, Fresh: true}))
-			room.DeregisterHere()
-		}))
+		allocs := 1.0
+		for i := 0; i < 5 && allocs > 0; i++ { // the runtime allocates now and then, too
+			allocs = testing.AllocsPerRun(1, func() {
+				room = RegionRoom{}
+				require.NoError(
+					t, table.RegisterIn(&room, 1, b, RegionOptions{Access: LocalWrite, Stream: 3, Fresh: true}))
+				room.DeregisterHere()
+			})
+		}
+		require.Zero(t, allocs)
 		room = RegionRoom{}
 		require.NoError(
 			t, table.RegisterIn(&room, 1, b, RegionOptions{Access: LocalWrite, Stream: 3, Fresh: true}))
