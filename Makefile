@@ -44,6 +44,8 @@
 #                              picture and the manual pages; reference-check compares them
 #   make trace [ARGS=5044-4.3-1]
 #                              requirements without a test; or where one is tested
+#   make mutants [ARGS="-package tcp,rnic/... -n 1-50"]
+#                              changes a line at a time: is there a test that fails? (hours for all)
 #   make links [ARGS=-links.update]
 #                              goodput over simulated links, the whole table (minutes)
 #   make analysis              the drafts' analysis of buffers and segments (a minute)
@@ -83,7 +85,7 @@ BUILD   := $(PGO) -buildvcs=false -ldflags "-X main.version=$(VERSION)"
 
 .PHONY: all help pgo soak install uninstall deb container build run test test-all test-arm64 lint \
     race bench bench-quick bench-go profile bench-peers interop interop-tcp godpdk kubernetes sim \
-    trace links analysis fuzz release-check deps deps-run clean
+    trace mutants links analysis fuzz release-check deps deps-run clean
 
 all: build
 
@@ -252,6 +254,9 @@ sim:
 
 trace:
 	@$(GO) run ./internal/register/trace $(ARGS)
+
+mutants:
+	@$(GO) run ./internal/mutants $(ARGS)
 
 # Manual pages are made when they are installed: there is nothing of them to be written again.
 REFERENCE = -count=1 -run '^Test(Reference|SwitchReference|Picture)$$'

@@ -164,6 +164,7 @@ var allowed = map[string][]string{
 	"test/interop/image": {},
 
 	"internal/docs":           {},
+	"internal/mutants":        {},
 	"internal/register":       {},
 	"internal/register/trace": {"internal/register"},
 }

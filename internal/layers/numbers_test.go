@@ -57,9 +57,9 @@ func architecture(t *testing.T, code map[string][]string) layerTable {
 // forTests says whether a package exists for tests alone.
 func forTests(name string) bool {
 	switch folder(name) {
-	case "test", "internal/docs", "internal/layers", "internal/netlab", "internal/register",
-		"internal/sample", "internal/skip",
-		"internal/testhost", "internal/testnic":
+	case "test", "internal/docs", "internal/layers", "internal/mutants", "internal/netlab",
+		"internal/register", "internal/sample", "internal/skip", "internal/testhost",
+		"internal/testnic":
 		return true
 	}
 	return false
