@@ -163,17 +163,31 @@ test test-all: deps
 	@$(MAKE) --no-print-directory $@-now
 
 # Two packages more at a time than there are processors: tests wait for timers and for other
-# processes as long as they compute. Tests of verbs and cmd/rnicd build libraries and the program;
-# they inherit GOFLAGS. Position-independent, as the engine's library has to be, one compile serves
-# all. They come first, as they take longest. make lint vets, and make test-all does. Two daemons
-# with a region of 256 MiB each, beside DPDK's own memory, are up at once: with fewer than 512 pages
-# the last to come finds none.
+# processes as long as they compute. Position-independent, as the engine's library has to be, one
+# compile serves all, also of the programs that tests build: they inherit GOFLAGS. The longest come
+# first. make lint vets, and make test-all does. Two daemons with a region of 256 MiB each, beside
+# DPDK's own memory, are up at once: with fewer than 512 pages the last to come finds none.
 LONGEST = ./verbs ./cmd/rnicd ./stack ./rnic
+TESTFLAGS = GOFLAGS="$$($(GO) env GOFLAGS) -buildmode=pie -ldflags=-w"
 .PHONY: test-now test-all-now
 test-now:
 	@scripts/hugepages.sh 512
-	GOFLAGS="$$($(GO) env GOFLAGS) -buildmode=pie -ldflags=-w" \
+	@$(TESTFLAGS) $(MAKE) --no-print-directory -j2 built
+	$(TESTFLAGS) RNICD_BUILT=$(BUILT) \
 	    $(GO) test $(TAGS) -short -vet=off -p $$(($$(nproc) + 2)) -timeout 10m $(LONGEST) ./...
+
+# rnicd and the libraries of verbs for the tests, built once: each package that tests them would,
+# and the compiler would run for the same source several times at once.
+BUILT = $(CURDIR)/build/test
+.PHONY: built built-go
+built: built-go $(if $(LIBRARIES),$(BUILT)/librnicd_verbs.so)
+built-go:
+	@mkdir -p $(BUILT)
+	$(GO) build $(TAGS) -buildvcs=false -o $(BUILT)/ ./cmd/rnicd
+	$(if $(LIBRARIES),GO="$(GO)" verbs/cshared/build.sh $(BUILT)/librnicd_engine.so)
+$(BUILT)/librnicd_verbs.so: $(wildcard verbs/shim/* verbs/internal/ring/*)
+	@mkdir -p $(BUILT)
+	verbs/shim/build.sh $@
 
 test-all-now:
 	@scripts/hugepages.sh 512

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -64,19 +63,9 @@ func libraries(t *testing.T) string {
 			return
 		}
 		var building sync.WaitGroup // compilers and linkers leave cores idle, one after the other
-		var errs [3]error
-		for i, args := range [len(errs)][]string{
-			{"shim/build.sh", filepath.Join(built.dir, "librnicd_verbs.so")},
-			{"cshared/build.sh", filepath.Join(built.dir, "librnicd_engine.so")},
-			slices.Concat([]string{"go", "build", "-buildvcs=false"}, tags(),
-				[]string{"-o", filepath.Join(built.dir, "rnicd"), "../cmd/rnicd"}),
-		} {
-			building.Go(func() {
-				if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-					errs[i] = fmt.Errorf("%v: %w\n%s", args, err, out)
-				}
-			})
-		}
+		var errs [2]error
+		building.Go(func() { errs[0] = netlab.BuildLibraries("..", built.dir) })
+		building.Go(func() { errs[1] = netlab.BuildProgram("..", built.dir, tags()...) })
 		building.Wait()
 		built.err = errors.Join(errs[:]...)
 	})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/netlab"
 	"github.com/rnicd/rnicd/internal/skip"
 )
 
@@ -48,15 +49,7 @@ func librariesPath(t *testing.T) string {
 		if libraries.err = os.Mkdir(lib, 0o755); libraries.err != nil {
 			return
 		}
-		for _, args := range [][]string{
-			{repository + "/verbs/shim/build.sh", filepath.Join(lib, verbsLibrary)},
-			{repository + "/verbs/cshared/build.sh", filepath.Join(lib, engineLibrary)},
-		} {
-			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-				libraries.err = fmt.Errorf("%v: %w\n%s", args, err, out)
-				return
-			}
-		}
+		libraries.err = netlab.BuildLibraries(repository, lib)
 	})
 	require.NoError(t, libraries.err)
 	return lib

@@ -50,16 +50,16 @@ func programPath(t testing.TB) string {
 			return
 		}
 		program.path = filepath.Join(program.dir, "rnicd")
-		args := []string{"build", "-buildvcs=false", "-o", program.path}
+		var flags []string
 		switch {
 		case raceEnabled:
-			args = append(args, "-race")
+			flags = []string{"-race"}
 		case exec.Command("pkg-config", "--exists", "libdpdk").Run() == nil:
-			args = append(args, "-tags", "dpdk")
+			flags = []string{"-tags", "dpdk"}
 			program.dpdk = true
 		}
-		if out, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
-			program.err = fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
+		program.err = netlab.BuildProgram(repository, program.dir, flags...)
+		if program.err != nil {
 			return
 		}
 		program.err = os.Chmod(program.dir, 0o755)

@@ -227,3 +227,25 @@ func TestProcess(t *testing.T) {
 	p.Signal(t, syscall.SIGTERM)
 	require.Equal(t, 128+int(syscall.SIGTERM), p.Wait(t))
 }
+
+// Tests take what make test has built, as it is, and say what is not there.
+func TestBuilt(t *testing.T) {
+	built, dir := t.TempDir(), t.TempDir()
+	t.Setenv("RNICD_BUILT", built)
+	for _, name := range []string{"rnicd", "librnicd_verbs.so", "librnicd_engine.so"} {
+		require.NoError(t, os.WriteFile(filepath.Join(built, name), []byte(name), 0o755))
+	}
+	require.NoError(t, BuildProgram("/nowhere", dir))
+	require.NoError(t, os.Mkdir(filepath.Join(built, "standin"), 0o755))
+	const link = "standin/libibverbs.so"
+	require.NoError(t, os.Symlink("../librnicd_verbs.so", filepath.Join(built, link)))
+	require.NoError(t, BuildLibraries("/nowhere", dir))
+	for name, want := range map[string]string{"rnicd": "rnicd", link: "librnicd_verbs.so",
+		"librnicd_engine.so": "librnicd_engine.so"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.Equal(t, want, string(text))
+	}
+	require.NoError(t, os.Remove(filepath.Join(built, "rnicd")))
+	require.ErrorContains(t, BuildProgram("/nowhere", dir), built+"/rnicd")
+}

@@ -63,16 +63,7 @@ var libraries struct {
 func makeLibraries(t *testing.T) {
 	t.Helper()
 	libraries.once.Do(func() {
-		dir := filepath.Dir(os.Getenv(inside))
-		for _, args := range [][]string{
-			{"../../verbs/shim/build.sh", filepath.Join(dir, "librnicd_verbs.so")},
-			{"../../verbs/cshared/build.sh", filepath.Join(dir, "librnicd_engine.so")},
-		} {
-			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil &&
-				libraries.err == nil {
-				libraries.err = fmt.Errorf("%v: %w\n%s", args, err, out)
-			}
-		}
+		libraries.err = netlab.BuildLibraries("../..", filepath.Dir(os.Getenv(inside)))
 	})
 	require.NoError(t, libraries.err)
 }
