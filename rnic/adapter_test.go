@@ -17,6 +17,10 @@ func TestOpen(t *testing.T) {
 		_, err := Open(cfg)
 		require.ErrorContains(t, err, "must be positive")
 	}
+	for _, n := range []int{-1, connsMaxDefault + 1} {
+		_, err := Open(Config{PeerMax: n})
+		require.ErrorContains(t, err, "PeerMax")
+	}
 	_, err := Open(Config{RegionsMax: mem.EntriesMax + 1})
 	require.EqualError(t, err, "rnic: RegionsMax 1048577, 1048576 at most")
 	_, err = Open(Config{Pollers: []*stack.Poller{nil}})

@@ -53,7 +53,8 @@ func TestAtomicResponseRefused(t *testing.T) {
 	}
 }
 
-// req: 7306-5-2, 7306-5.4-1, 7306-5.2.1-2, 7306-5.1.1-2, 7306-5.1.2-1
+// req: 7306-5-2, 7306-5.4-1, 7306-5.2.1-2, 7306-5.1.1-2, 7306-5.1.2-1, 7306-5.2.1-4, 7306-5.2.2-3
+// req: 7306-5.1.1-3, 7306-5.4-3, 7306-4-2
 func TestAtomics(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	s, c := r.connect(serving(4), asking(4))
@@ -74,6 +75,9 @@ func TestAtomics(t *testing.T) {
 	}
 	require.Equal(t, []uint64{0, 7, 0xff06, 9, 9, 0}, originals)
 	require.EqualValues(t, 0x5678, binary.NativeEndian.Uint64(c.inbox.Bytes()[8:]))
+	require.Equal(t, make([]byte, 8), m.Bytes()[:8])
+	require.Equal(t, make([]byte, 48), m.Bytes()[16:])
+	s.expectNoCompletion()
 	r.close(s, c)
 }
 

@@ -106,6 +106,8 @@ func TestAttackTerminates(t *testing.T) {
 // Writes and Reads of nothing, which no STag bounds: legal, so the stream goes on. They take no
 // memory however many there are, complete nothing, and no more Reads than IRD are answered for at
 // a time.
+//
+// req: 5040-5.2.1-3, 5040-5.2.1-9, 5040-5.2.1-10
 func TestAttackNothing(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	const rounds, writes, reads = 50, 100, 8

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -230,17 +229,6 @@ func TestAbortDuringHandshake(t *testing.T) {
 		c.awaitClosed()
 		require.Zero(t, r.client.slotsTaken())
 	}
-}
-
-// The kernel's words for what ends a connection become the stack's, so that both transports fail
-// alike.
-func TestErrorsSpeak(t *testing.T) {
-	require.ErrorContains(t, &TerminateError{Remote: true, Cause: errors.New("x")},
-		"peer terminated the stream: x")
-	require.ErrorContains(t, &TerminateError{Cause: errors.New("x")}, "rnic: stream terminated: x")
-	require.ErrorContains(t, &ConnectError{Addr: "a:1", Err: stack.ErrRefused},
-		"rnic: connect to a:1: stack: connection refused")
-	require.ErrorContains(t, &RevisionError{Revision: 2}, "MPA revision 2")
 }
 
 // Requests of connections that one goroutine begins one after another, over kernel sockets, are

@@ -49,12 +49,12 @@ func TestOutageWhileClosing(t *testing.T) {
 			if mine {
 				from, to, rx, tx = s, c, tx, rx
 			}
-			require.NoError(t, r.hosts[0].faulty.Set(rx, tx))
+			r.hosts[0].faults(rx, tx)
 			from.post(from.write(to, 1, 0, 100))
 			s.qp.Disconnect()
 			r.pass(45 * time.Second)
 			require.False(t, isDone(s.qp))
-			require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{}))
+			r.hosts[0].faults(fault.Faults{}, fault.Faults{})
 			s.expectClosed()
 			c.expectClosed()
 			require.Equal(t, from.source.Bytes()[:100], to.region.Bytes()[:100])
@@ -82,7 +82,7 @@ func TestEndsAreToldApart(t *testing.T) {
 		"FIN one octet before the frame is over": {23, fin, ErrPeerClosed},
 		"RST within a frame":                     {10, reset, stack.ErrReset},
 		"silence": {0, func(r *rig, s *end, p *peer) {
-			require.NoError(r.t, r.hosts[0].faulty.Set(fault.Faults{Drop: 1}, fault.Faults{Drop: 1}))
+			r.hosts[0].faults(fault.Faults{Drop: 1}, fault.Faults{Drop: 1})
 			s.post(WorkRequest{Op: OpSend, ID: 2, Local: s.source.Slice(0, 10)})
 		}, stack.ErrTimeout},
 	} {

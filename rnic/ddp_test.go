@@ -2,7 +2,6 @@ package rnic
 
 import (
 	"bytes"
-	"encoding/binary"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -12,12 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/internal/fault"
-	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/internal/skip"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
-	"github.com/rnicd/rnicd/tcp"
 )
 
 // However the octets of a stream are cut on their way, DDP sees the segments that were sent, each
@@ -59,38 +56,6 @@ func TestBoundariesSurviveResegmentation(t *testing.T) {
 	require.Equal(t, uint64(messages), r.stats(s.qp).WritesRecvd)
 }
 
-// A whole frame, octet for octet: Ethernet, IP, TCP, MPA's length, DDP and RDMAP control, DDP's
-// header, payload, pad, CRC.
-//
-// req: DDP-3.3-1, DDP-4-2, 5040-3.1-1
-func TestFrameOnTheWire(t *testing.T) {
-	r, log := logged(t, rigConfig{})
-	opt := unmarked
-	s, c := r.connect(opt, opt)
-	c.post(WorkRequest{Op: OpWrite,
-		Local: c.source.Slice(0, 3), RemoteSTag: s.region.STag(), RemoteOffset: s.region.Base() + 0x0102,
-		Signaled: true,
-	})
-	c.await(1)
-	r.until("the frame", func() bool { return len(log.segs) == 2 }) // after the Request
-	frame := log.segs[1].frame
-	_, packet, drop := inet.ParseEthernet(frame)
-	require.Equal(t, inet.DropNone, drop)
-	_, segment, drop := inet.ParseIPv4(packet, true)
-	require.Equal(t, inet.DropNone, drop)
-	var head tcp.Segment
-	require.Equal(t, tcp.DropNone, tcp.Parse(segment, &head))
-
-	want := []byte{0, 17, 0xc1, 0x40}
-	want = binary.BigEndian.AppendUint32(want, uint32(s.region.STag()))
-	want = binary.BigEndian.AppendUint64(want, 0x0102)
-	want = append(want, c.source.Bytes()[:3]...)
-	want = append(want, 0) // to a multiple of four
-	want = binary.LittleEndian.AppendUint32(want, crc32c(want))
-	require.Equal(t, want, segment[head.HdrLen:])
-	require.Len(t, frame, inet.EthernetLen+inet.IPv4Len+head.HdrLen+len(want))
-}
-
 // A message is complete at its source when TCP has all of it and will see to its transfer, not
 // earlier, and be it that nothing of it has arrived.
 //
@@ -102,7 +67,7 @@ func TestCompleteOnceTCPHasIt(t *testing.T) {
 	r.exchange(s, c)
 	clear(s.region.Bytes())
 	drop := func(rate float64) {
-		require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Drop: rate}, fault.Faults{}))
+		r.hosts[0].faults(fault.Faults{Drop: rate}, fault.Faults{})
 	}
 	drop(1)
 	c.post(c.write(s, 1, 0, 1000))

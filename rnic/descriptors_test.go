@@ -54,11 +54,9 @@ func TestListenerWithoutDescriptors(t *testing.T) {
 		failures <- f.Err
 	}})
 	require.NoError(t, err)
-	cq, err := a.CreateCQ(64)
-	require.NoError(t, err)
+	cq := must(a.CreateCQ(64))
 	opt := QPOptions{PD: a.AllocPD(), SendCQ: cq, RecvCQ: cq, SendDepth: 4, RecvDepth: 4}
-	peer, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	require.NoError(t, err)
+	peer := must(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))
 	defer unix.Close(peer)
 
 	give := noDescriptors(t)
@@ -94,8 +92,7 @@ func TestListenerWithoutDescriptors(t *testing.T) {
 			return req.Accept(ctx, qp, ConnParam{})
 		}()
 	}()
-	qp, err := a.Dial(ctx, l.Addr().String(), opt, ConnParam{})
-	require.NoError(t, err)
+	qp := must(a.Dial(ctx, l.Addr().String(), opt, ConnParam{}))
 	require.NoError(t, <-accepted)
 	qp.Abort()
 	l.Close()

@@ -227,31 +227,6 @@ func TestDamagedFirstMarkerIsDropped(t *testing.T) {
 	require.Equal(t, []byte{0xab, 0xcd}, s.region.Bytes()[:2])
 }
 
-// culley-02 after streaming data, at the octet both agree on; neither waits for the other.
-//
-// req: C02-8.1-1, C02-8.1-5, C02-8.1-2
-func TestImmediateStartAfterStream(t *testing.T) {
-	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, connOpts(ConnParam{Dialect: Culley02}))
-		sc, cc := r.streams()
-		r.chat(sc, cc, 3)
-		l, err := r.server.respond(r.ctx, sc, helloAck, ListenOptions{Dialects: []Dialect{Culley02}})
-		require.NoError(t, err)
-		r.hear(cc, helloAck)
-		req, err := l.nextRequest(r.ctx)
-		require.NoError(t, err)
-		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-		s.post(s.write(c, 9, 0, 100)) // before the other has begun
-		require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, c.conn))
-		c.expectInService()
-		s.await(1)
-		r.converse(s, c)
-		r.works(s, c)
-		r.close(s, c)
-		r.noBufLost()
-	})
-}
-
 // Options of a Listener that cannot be.
 func TestListenOptions(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
@@ -262,47 +237,39 @@ func TestListenOptions(t *testing.T) {
 	require.Zero(t, (&QueuePair{}).Startup())
 }
 
-// Private data of Rev 0 may be long, if the application has room for it; else it is improper.
+// At Rev 0 private data may be as long as the application has room for, which is PrivateDataMax.
+// That says nothing of Rev 1 and later, whose frames have 512 octets. What is longer is improper.
 //
-// req: D01-6.1-33, D01-6.1-34, D01-6.1.1-17, D01-6.1-12, D01-6.1-16, D01-6.1.1-18
-func TestLongPrivateDataAtRev0(t *testing.T) {
-	const n = 65535
-	r := newRig(t, turned, rigConfig{listen: ListenOptions{PrivateDataMax: n}})
-	there, back := randomBytes(1, n), randomBytes(2, n)
-	s, c := r.newEnd(r.server, opts{}),
-		r.newEnd(r.client, connOpts(ConnParam{Dialect: RDDP01, PrivateDataMax: n}))
-	req := r.dial(c, there)
-	require.True(t, bytes.Equal(there, req.PrivateData()))
-	require.NoError(t, req.Accept(r.ctx, s.qp, s.with(back)))
-	c.expectInService()
-	require.True(t, bytes.Equal(back, c.qp.PeerPrivateData()))
-	r.converse(c, s)
-
-	r = newRig(t, turned, rigConfig{})
-	c = r.newEnd(r.client, connOpts(ConnParam{Dialect: RDDP01}))
-	require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.with(make([]byte, 513))))
-	require.ErrorIs(t, r.failure().Err, mpa.ErrPrivateData)
-	c.awaitClosed()
-}
-
-// An Initiator that asks in Rev 0 wants Rev 0 back; one that named rfc5044 wants Rev 1. Either
-// ends the connection in order.
-//
-// req: 5044-C.2-3, 5044-C.2-1, D01-6.1.1-13, D01-6.1.1-14, 5044-7.1.1-5, 5044-7.1.1-4
-func TestStrictInitiator(t *testing.T) {
+// req: D01-6.1-33, D01-6.1-34, D01-6.1.1-17, D01-6.1-12, D01-6.1-16, D01-6.1.1-18, 5044-7.1.1-7
+func TestPrivateDataByDialect(t *testing.T) {
 	for _, tc := range []struct {
-		outstanding Dialect
-		sent        string
-		rev         int
-	}{{RDDP01, "c000 0000", 1}, {RFC5044, "4001 0000", 0}, {RFC5044, "4001 0000", 2}} {
-		r := newRig(t, turned, rigConfig{})
-		c := r.newEnd(r.client,
-			connOpts(ConnParam{Dialect: tc.outstanding, NoMarkers: tc.outstanding != RDDP01}))
-		p := r.peerAccepts(c)
-		p.play("< "+hexReq+tc.sent, fmt.Sprintf("> %sc0%02x 0000", hexRep, tc.rev))
-		p.expectFIN()
-		p.leave(c)
-		require.Equal(t, tc.rev, errorAs[*RevisionError](t, c.qp.Err()).Revision)
+		d       Dialect
+		room, n int // PrivateDataMax, and octets
+		want    error
+	}{
+		{RDDP01, 65535, 65535, nil}, {RDDP01, 0, 512, nil}, {RDDP01, 0, 513, mpa.ErrPrivateData},
+		{RDDP01, 2, 2, nil}, {RDDP01, 2, 3, mpa.ErrPrivateData},
+		{RFC5044, 2, 512, nil}, {RTR, 2, 512, nil}, {RFC6581, 2, 508, nil},
+	} {
+		t.Run(fmt.Sprintf("%v, %d octets, room for %d", tc.d, tc.n, tc.room), func(t *testing.T) {
+			r := newRig(t, turned, rigConfig{listen: ListenOptions{PrivateDataMax: tc.room}})
+			there, back := randomBytes(1, tc.n), randomBytes(2, tc.n)
+			s, c := r.newEnd(r.server, opts{}),
+				r.newEnd(r.client, connOpts(ConnParam{Dialect: tc.d, PrivateDataMax: tc.room}))
+			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.with(there)))
+			if tc.want != nil {
+				require.ErrorIs(t, r.failure().Err, tc.want)
+				c.awaitClosed()
+				return
+			}
+			req := r.request()
+			require.Equal(t, tc.d.Rev(), req.Revision())
+			require.True(t, bytes.Equal(there, req.PrivateData()))
+			require.NoError(t, req.Accept(r.ctx, s.qp, s.with(back)))
+			c.expectInService()
+			require.True(t, bytes.Equal(back, c.qp.PeerPrivateData()))
+			r.converse(c, s)
+		})
 	}
 }
 

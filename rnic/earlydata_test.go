@@ -82,10 +82,8 @@ func octetByOctet() int { return 1 }
 // respond has the Responder enter MPA, and returns the peer's Request.
 func (p *hasty) respond() *ConnRequest {
 	p.r.t.Helper()
-	l, err := p.r.server.respond(p.r.ctx, p.conn, nil, ListenOptions{})
-	require.NoError(p.r.t, err)
-	req, err := l.nextRequest(p.r.ctx)
-	require.NoError(p.r.t, err)
+	l := must(p.r.server.respond(p.r.ctx, p.conn, nil, ListenOptions{}))
+	req := must(l.nextRequest(p.r.ctx))
 	return req
 }
 
@@ -209,12 +207,10 @@ func TestHandedOverBounds(t *testing.T) {
 			for tc.short && pool.Available() >= r.hosts[0].poller.Budget().Spare-64 {
 				taken = append(taken, pool.Alloc())
 			}
-			l, err := r.server.respond(r.ctx, p.conn, nil, ListenOptions{})
-			require.NoError(t, err)
+			l := must(r.server.respond(r.ctx, p.conn, nil, ListenOptions{}))
 			p.log.lose = nil
 			if tc.want == nil {
-				req, err := l.nextRequest(r.ctx)
-				require.NoError(t, err)
+				req := must(l.nextRequest(r.ctx))
 				require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 				r.until("all octets", func() bool { return r.stats(s.qp).WritesRecvd == uint64(tc.fpdus) })
 				require.Equal(t, data, s.region.Bytes()[:len(data)])
@@ -222,7 +218,7 @@ func TestHandedOverBounds(t *testing.T) {
 				s.awaitClosed()
 			} else {
 				r.until("its end", func() bool { return len(r.server.host.Live()) == 0 })
-				_, err = l.nextRequest(r.ctx)
+				_, err := l.nextRequest(r.ctx)
 				require.ErrorIs(t, err, tc.want)
 				p.expectReset()
 			}
@@ -273,8 +269,7 @@ func TestUnreadBeyondAGap(t *testing.T) {
 	require.ErrorIs(t, err, ErrUnread)
 	p.log.lose = nil
 	r.hear(p.conn, []byte("more"))
-	_, err = r.server.respond(r.ctx, p.conn, helloAck, ListenOptions{})
-	require.NoError(t, err)
+	must(r.server.respond(r.ctx, p.conn, helloAck, ListenOptions{}))
 	p.reset()
 	r.until("the end", func() bool { return len(r.server.host.Live()) == 0 })
 	r.noBufLost()
@@ -282,46 +277,45 @@ func TestUnreadBeyondAGap(t *testing.T) {
 
 // Octets that nobody comes to want are freed, however the connection ends.
 func TestHandedOverInVain(t *testing.T) {
-	for name, end := range map[string]func(t *testing.T, p *hasty, req *ConnRequest){
-		"peer resets": func(t *testing.T, p *hasty, req *ConnRequest) {
+	for name, end := range map[string]func(r *rig, p *hasty, l awaited){
+		"peer resets": func(r *rig, p *hasty, l awaited) {
+			req := must(l.nextRequest(r.ctx))
 			p.reset()
-			p.r.until("the reset", func() bool { return len(p.r.server.host.Live()) == 0 })
-			require.ErrorIs(t, req.Accept(p.r.ctx, p.r.newEnd(p.r.server, opts{}).qp, ConnParam{}),
+			r.until("the reset", func() bool { return len(r.server.host.Live()) == 0 })
+			require.ErrorIs(r.t, req.Accept(r.ctx, r.newEnd(r.server, opts{}).qp, ConnParam{}),
 				stack.ErrReset)
 		},
-		"rejected": func(t *testing.T, p *hasty, req *ConnRequest) {
-			require.NoError(t, req.Reject(p.r.ctx, nil))
-			require.True(t, p.expectFrame(mpa.Reply).Reject)
+		"rejected": func(r *rig, p *hasty, l awaited) {
+			require.NoError(r.t, must(l.nextRequest(r.ctx)).Reject(r.ctx, nil))
+			require.True(r.t, p.expectFrame(mpa.Reply).Reject)
 			p.closeSend()
 		},
-		"not decided": func(t *testing.T, p *hasty, req *ConnRequest) {
-			p.r.fire(p.r.server)
-			require.ErrorIs(t, req.Reject(p.r.ctx, nil), connect.ErrUndecided)
+		"not decided": func(r *rig, _ *hasty, l awaited) {
+			req := must(l.nextRequest(r.ctx))
+			r.fire(r.server)
+			require.ErrorIs(r.t, req.Reject(r.ctx, nil), connect.ErrUndecided)
 		},
-		"revision": nil,
+		"revision": func(r *rig, p *hasty, l awaited) {
+			_, err := l.nextRequest(r.ctx)
+			require.ErrorContains(r.t, errorAs[*RevisionError](r.t, err),
+				"rnic: peer speaks MPA revision 9, served here: rddp-01")
+			require.Equal(r.t, uint8(2), p.expectFrame(mpa.Reply).Rev)
+			p.closeSend()
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newHasty(t, rigConfig{}, stream.Options{})
+			r, pool := p.r, p.r.hosts[0].pool
 			f := request(mpa.Frame{Rev: 1, CRC: true})
-			if end == nil {
+			if name == "revision" {
 				f[17] = 9
 			}
 			p.write(append(f, p.frame(writeFPDU(1, 0, make([]byte, 5000)))...))
-			p.r.pass(time.Second)
-			if end != nil {
-				req := p.respond()
-				require.Less(t, p.r.hosts[0].pool.Available(), p.r.hosts[0].pool.Size()-2)
-				end(t, p, req)
-			} else {
-				l, err := p.r.server.respond(p.r.ctx, p.conn, nil, ListenOptions{})
-				require.NoError(t, err)
-				_, err = l.nextRequest(p.r.ctx)
-				require.Equal(t, 9, errorAs[*RevisionError](t, err).Revision)
-				require.Equal(t, uint8(2), p.expectFrame(mpa.Reply).Rev)
-				p.closeSend()
-			}
-			p.r.until("the end", func() bool { return len(p.r.server.host.Live()) == 0 })
-			p.r.noBufLost()
+			r.pass(time.Second)
+			require.Less(t, pool.Available(), pool.Size()-2)
+			end(r, p, must(r.server.respond(r.ctx, p.conn, nil, ListenOptions{})))
+			r.until("the end", func() bool { return len(r.server.host.Live()) == 0 })
+			r.noBufLost()
 		})
 	}
 }

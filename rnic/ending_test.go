@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
@@ -97,36 +96,26 @@ func TestCallsWaitForRoomInTheControlRing(t *testing.T) {
 	c.awaitClosed()
 }
 
-// It waits no longer than its context, and a connection that the Poller was not asked for leaves no
-// state.
+// It waits no longer than its context. A connection that the Poller was not asked for leaves no
+// state, and an Adapter's Close that has seen it does not wait for its end.
 func TestDialThatFindsNoRoom(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	c := r.newEnd(r.client, opts{})
-	fillControl(t, r.hosts[1].poller)
-	r.client.host.Manual = nil // the Poller stands still
-	require.ErrorIs(t, c.qp.StartConnect(ended(), r.addr(), c.conn), context.Canceled)
-	require.True(t, isDone(c.qp))
-	require.Empty(t, r.client.host.Live())
-	require.NoError(t, r.client.Close(r.ctx))
-	r.client.host.Manual = r.step
-	r.pass(time.Second)
-	require.Empty(t, r.server.host.Live())
-}
-
-// The same with an Adapter's Close that has seen the connection meanwhile, and waits for its end.
-func TestDialThatFindsNoRoomEndsItsLink(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	c := r.newEnd(r.client, opts{})
 	fillControl(t, r.hosts[1].poller)
 	ctx, cancel := context.WithCancel(r.ctx)
 	var seen *connect.Connection
-	r.client.host.Manual = func() {
+	r.client.host.Manual = func() { // the Poller stands still
 		seen = c.qp.end.Connection.Load()
 		cancel()
 	}
 	require.ErrorIs(t, c.qp.StartConnect(ctx, r.addr(), c.conn), context.Canceled)
-	r.client.host.Manual = r.step
+	require.True(t, isDone(c.qp))
 	require.True(t, isClosed(seen.Gone.C()), "Close would wait for ever")
+	require.Empty(t, r.client.host.Live())
+	require.NoError(t, r.client.Close(r.ctx))
+	r.client.host.Manual = r.step
+	r.pass(time.Second)
+	require.Empty(t, r.server.host.Live())
 }
 
 // Connect returns when its context ends although nobody turns the Poller.
@@ -147,21 +136,6 @@ func TestConnectOverAPollerThatStandsStill(t *testing.T) {
 	}
 	r.client.host.Manual = r.step
 	c.expectClosedBy(ErrClosed)
-}
-
-// Accept of a connection that is gone says why it is gone.
-func TestAcceptOfALostConnection(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	p := r.peerDials()
-	p.write(request(mpa.Frame{Rev: 1, CRC: true}))
-	req := r.request()
-	p.reset()
-	r.until("the reset", func() bool { return len(r.server.host.Live()) == 0 })
-	s := r.newEnd(r.server, opts{})
-	err := req.Accept(r.ctx, s.qp, s.conn)
-	require.ErrorIs(t, err, stack.ErrReset)
-	require.NotErrorIs(t, err, ErrState)
-	require.True(t, isDone(s.qp))
 }
 
 // A Responder may not speak before the Initiator's first FPDU. When the peer closes without one,

@@ -1,7 +1,6 @@
 package rnic
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -155,33 +154,6 @@ func TestFallbackGivenUp(t *testing.T) {
 				require.Empty(t, r.client.host.Live())
 				require.Zero(t, r.client.slotsTaken())
 			})
-		})
-	}
-}
-
-// Our own listener, when it does not serve RFC 6581, makes our own Initiator fall back; read
-// depths are then the ULPs' affair.
-//
-// req: 6581-10-4, 6581-10-3, 6581-6-3
-func TestFallsBackWithOurs(t *testing.T) {
-	for _, served := range [][]Dialect{{RFC5044}, {RFC5044, RTR}, {RDDP01, RFC5044}} {
-		over(t, both, rigConfig{listen: ListenOptions{Dialects: served}}, func(t *testing.T, r *rig) {
-			s, c := r.newEnd(r.server, opts{}),
-				r.newEnd(r.client, connOpts(ConnParam{PeerToPeer: true, IRD: 3, ORD: 4}))
-			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.with([]byte("hello"))))
-			req := r.request()
-			require.Equal(t, "hello", string(req.PrivateData()))
-			require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-			c.expectInService()
-			st := c.qp.Startup()
-			require.Equal(t, slices.Contains(served, RTR), st.PeerToPeer)
-			require.Equal(t, [2]int{3, 4}, [2]int{st.IRD, st.ORD})
-			require.False(t, st.Enhanced)
-			if st.PeerToPeer {
-				r.converse(s, c)
-			}
-			r.converse(c, s)
-			r.close(s, c)
 		})
 	}
 }

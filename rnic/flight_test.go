@@ -9,12 +9,7 @@ import (
 )
 
 // flightOf is the flight record of a queue pair.
-func (r *rig) flightOf(q *QueuePair) (f FlightRecord) {
-	var err error
-	f, err = q.FlightRecord(r.t.Context())
-	require.NoError(r.t, err)
-	return f
-}
+func (r *rig) flightOf(q *QueuePair) FlightRecord { return must(q.FlightRecord(r.t.Context())) }
 
 func kindsOf(f FlightRecord) (all []flight.Kind) {
 	for _, e := range f.Events {

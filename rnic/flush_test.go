@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/internal/fault"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
 )
@@ -66,34 +65,9 @@ func (e *end) flushedFrom(first, last int) {
 	require.Zero(e.d.t, e.cq.promised())
 }
 
-// A Read that was begun by then, and had found no room in the last segment that could be sent, is
-// one that was not sent.
-func TestReadBegunBeforeThePeersEnd(t *testing.T) {
-	for _, half := range []bool{false, true} {
-		r := newRig(t, turned, rigConfig{faults: true})
-		c, p := r.responded(noMarkers(connOpts(ConnParam{ORD: 1, AllowHalfClosed: half})))
-		// Nothing is acknowledged.
-		require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Drop: 1}, fault.Faults{}))
-		const writes = 10                                             // an initial window
-		size := int(c.qp.end.Connection.Load().Transport.EMSS()) - 40 // leaves no room for a Read
-		for i := range uint64(writes) {
-			c.post(c.write(c, i+1, 0, size))
-		}
-		c.post(c.readFrom(c.region, writes+1, 0, 8), c.write(c, writes+2, 0, 8))
-		r.until("all Writes sent, and the Read begun", func() bool {
-			c.poll()
-			return len(c.done) == writes
-		})
-		p.closeSend()
-		c.expectState(Closing)
-		require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{}))
-		p.skipToFIN()
-		c.expectClosed()
-		c.flushedFrom(writes+1, writes+2)
-	}
-}
-
 // Our Responses go out all the same: the peer asked before it closed its half.
+//
+// req: 5040-4.4-2, 5040-5.2-1, 5040-5.2.1-1, 5040-5.2.1-2, 5040-5.2.2-1, 5040-5.2.2-4
 func TestResponsesAfterAnUnanswerableRead(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	s, p := r.served(connOpts(ConnParam{IRD: 8, ORD: 1}))

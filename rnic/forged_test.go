@@ -334,7 +334,7 @@ func (h *segmentRig) startUp(port, mss uint16, e *end) *forged {
 	require.NotNil(h.t, req)
 	require.NoError(h.t, req.Accept(h.t.Context(), e.qp, e.conn))
 	h.turns(2, time.Microsecond)
-	c.start(mpa.Mode{Markers: c.expectFrame(mpa.Reply).Markers, CRC: true})
+	c.expectReply()
 	return c
 }
 

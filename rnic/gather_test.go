@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/rdmap"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
@@ -156,21 +155,5 @@ func TestReceiveListRefused(t *testing.T) {
 		awaitClosed(s, c)
 		s.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: want})
 		require.Equal(t, make([]byte, 30), s.inbox.Bytes()[:30])
-	}
-}
-
-// Immediate data is found in the Completion wherever in the buffer it fell.
-func TestImmediateIntoList(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(opts{}, opts{})
-	data := [rdmap.ImmediateLen]byte{1, 2, 3, 4, 5, 6, 7, 8}
-	for i, list := range [][]SGE{
-		{s.inbox.Slice(0, 3), nowhere, s.inbox.Slice(10, 20)}, {nowhere, s.inbox.Slice(0, 8)},
-		{s.inbox.Slice(0, 9), nowhere},
-	} {
-		s.postRecv(WorkRequest{ID: uint64(i), Local: list[0], List: list[1:]})
-		c.post(WorkRequest{Op: OpImmediate, Immediate: data})
-		s.expectCompletions(Completion{ID: uint64(i), Op: OpRecv, Len: 8, WithImmediate: true,
-			Immediate: data})
 	}
 }

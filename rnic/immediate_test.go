@@ -112,23 +112,6 @@ func TestImmediateDataTellWhatWasWritten(t *testing.T) {
 	}
 }
 
-// Immediate data of the wrong length ends the connection and is not delivered.
-//
-// req: 7306-6.3-2
-func TestImmediateDataOfTheWrongLength(t *testing.T) {
-	for _, n := range []int{0, 7, 9} {
-		r := newRig(t, turned, rigConfig{})
-		s, p := r.served(opts{})
-		s.postRecv(s.recvAt(1, 0, 20))
-		f := messageFPDU(rdmap.OpImmediate, 1, make([]byte, n))
-		p.inject(f)
-		p.expectTerminate(rdmap.Terminate{Cause: 0x02ff, HasDDP: true, HasSegmentLen: true,
-			SegmentLen: uint16(18 + n), DDP: f.Header})
-		p.leave(s)
-		s.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed})
-	}
-}
-
 // Send with Immediate is one message: its octets are in the buffer, from ranges or inline, and 4 of
 // Immediate in the Completion. Both waits for a buffer and takes a shared one as a Send does.
 func TestSendWithImmediate(t *testing.T) {
@@ -167,14 +150,4 @@ func TestSendWithImmediate(t *testing.T) {
 			require.Equal(t, "inline", string(s.inbox.Bytes()[4000:4006]))
 		})
 	}
-}
-
-// Without acknowledged mode it is refused when posted.
-func TestSendWithImmediateWithoutTheMode(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		_, c := r.connect(opts{}, opts{})
-		err := errOf(c.qp.PostSend(WorkRequest{Op: OpSendImmediate}))
-		require.ErrorIs(t, err, ErrExtension)
-		require.ErrorContains(t, err, "acknowledged mode")
-	})
 }

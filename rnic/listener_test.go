@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -28,21 +27,16 @@ func TestListenErrors(t *testing.T) {
 			require.ErrorContains(t, err, want)
 			require.ErrorContains(t, err, "rnic: listen on ")
 		}
-		l, err := r.server.Listen(r.ctx, "10.9.0.1:7175", ListenOptions{})
-		require.NoError(t, err)
+		l := must(r.server.Listen(r.ctx, "10.9.0.1:7175", ListenOptions{}))
 		require.Equal(t, "10.9.0.1:7175", l.Addr().String())
 		l.Close()
 		r.step()
-		l, err = r.server.Listen(r.ctx, ":7175", ListenOptions{})
-		require.NoError(t, err, "the port is free again")
-		l.Close()
+		must(r.server.Listen(r.ctx, ":7175", ListenOptions{})).Close() // the port is free again
 	})
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) { // port 0 is a free one, on either transport
-		host := map[bool]string{true: "127.0.0.1", false: ""}[r.kind == sockets]
 		ports := map[uint16]bool{}
 		for range 3 {
-			l, err := r.server.Listen(r.ctx, host+":0", ListenOptions{})
-			require.NoError(t, err)
+			l := must(r.server.Listen(r.ctx, r.anyPort(), ListenOptions{}))
 			ports[l.Addr().Port()] = true
 			c := r.newEnd(r.client, opts{})
 			require.NoError(t, c.qp.StartConnect(r.ctx, l.Addr().String(), c.conn))
@@ -69,26 +63,6 @@ func TestListenBacklog(t *testing.T) {
 			require.EqualError(t, err, fmt.Sprintf("rnic: ListenOptions.Backlog %d, 1 to 65536 possible, "+
 				"or 0 for 128", n))
 		}
-	})
-}
-
-// A request beyond the backlog is refused by a reset, and reported; those that wait can be
-// accepted.
-func TestBacklogFull(t *testing.T) {
-	over(t, both, rigConfig{listen: ListenOptions{Backlog: 2}}, func(t *testing.T, r *rig) {
-		var peers []*peer
-		for i := range 3 {
-			peers = append(peers, r.peerDials())
-			peers[i].write(request(mpa.Frame{Rev: 1, CRC: true}))
-			r.until("the requests", func() bool { return len(r.listener.requests) == min(i+1, 2) })
-		}
-		require.ErrorIs(t, r.failure().Err, ErrBacklog)
-		peers[2].expectReset()
-		for _, p := range peers[:2] {
-			r.accept(r.newEnd(r.server, opts{}))
-			p.expectFrame(mpa.Reply)
-		}
-		require.Nil(t, r.listener.Poll())
 	})
 }
 
@@ -217,6 +191,7 @@ func TestConnsMax(t *testing.T) {
 	require.True(t, f.Remote.IsValid())
 	out := r.newEnd(r.server, opts{})
 	require.ErrorIs(t, out.qp.Connect(r.ctx, r.addr(), out.conn), stack.ErrConnMax)
+	require.Equal(t, StartupRefusals{Connections: 1}, r.server.StartupCounters().Refused)
 
 	r.close(s1, c1)
 	s3, c3 := r.connect(opts{}, opts{})

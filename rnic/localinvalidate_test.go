@@ -45,31 +45,6 @@ func TestLocalInvalidate(t *testing.T) {
 	require.Zero(t, c.cq.promised())
 }
 
-// The peer writes through the STag until it is invalidated, and not an octet from then on.
-//
-// req: DDP-10.3-3
-func TestPeerAfterLocalInvalidate(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(opts{}, opts{})
-	m := r.tied(c, make([]byte, 200), RemoteWrite)
-	r.exchange(s, c)
-	wr := WorkRequest{Local: s.source.Slice(0, 100), RemoteSTag: m.STag()}
-	s.post(as(OpWrite, wr))
-	c.postRecv(c.recvAt(1, 0, 0))
-	s.post(WorkRequest{Op: OpSend})
-	c.await(1)
-	c.post(WorkRequest{Op: OpLocalInvalidate, ID: 2, LocalSTag: m.STag(), Signaled: true})
-	require.Equal(t, Success, c.await(1)[0].Status)
-	require.False(t, m.Valid())
-	want := append(append([]byte{}, s.source.Bytes()[:100]...), make([]byte, 100)...)
-	require.Equal(t, want, m.Bytes())
-	wr.RemoteOffset = 100
-	s.post(as(OpWrite, wr))
-	awaitClosed(s, c)
-	require.ErrorContains(t, s.qp.Err(), "invalid STag")
-	require.Equal(t, want, m.Bytes())
-}
-
 // After a Read into the region it needs Fence, and completes after the Read either way; without,
 // the Response finds no sink.
 func TestLocalInvalidateAfterRead(t *testing.T) {
@@ -102,40 +77,22 @@ func TestLocalInvalidateAfterRead(t *testing.T) {
 	}
 }
 
-// What a peer may not invalidate this end does not either, in the order of the queue: several
-// streams' STags, another's, those without remote rights, and what is invalid already. The
+// What a peer may not invalidate this end does not either, in the order of the queue. The
 // connection is over then, and all after is flushed.
 func TestLocalInvalidateRefused(t *testing.T) {
-	each(t, rigConfig{}, map[string]func(r *rig, c *end) mem.STag{
-		"none":           func(*rig, *end) mem.STag { return 0 },
-		"of all streams": func(_ *rig, c *end) mem.STag { return c.region.STag() },
-		"local rights only": func(r *rig, c *end) mem.STag {
-			return r.tied(c, make([]byte, 9), LocalWrite).STag()
-		},
-		"of another queue pair": func(r *rig, c *end) mem.STag {
-			other := r.newEnd(r.client, qpOpts(QPOptions{PD: c.pd}))
-			return r.tied(other, make([]byte, 9), RemoteRead).STag()
-		},
-		"of another domain": func(r *rig, _ *end) mem.STag {
-			return r.tied(r.newEnd(r.client, opts{}), make([]byte, 9), RemoteRead).STag()
-		},
-		"revoked": func(r *rig, c *end) mem.STag {
-			m := r.tied(c, make([]byte, 9), RemoteRead)
-			m.Revoke()
-			return m.STag()
-		},
-	}, func(t *testing.T, r *rig, of func(r *rig, c *end) mem.STag) {
-		s, c := r.connect(opts{}, opts{})
-		stag := of(r, c)
-		s.postRecv(s.recvAt(1, 0, 0))
-		c.post(WorkRequest{Op: OpSend, ID: 1, Signaled: true},
-			WorkRequest{Op: OpLocalInvalidate, ID: 2, LocalSTag: stag},
-			WorkRequest{Op: OpLocalInvalidate, ID: 3, LocalSTag: stag})
-		c.expectClosedBy(qp.ErrLocalInvalidate)
-		s.awaitClosed()
-		c.expectCompletions(Completion{ID: 1, Op: OpSend},
-			Completion{ID: 2, Op: OpLocalInvalidate, Status: LocalOperation},
-			Completion{ID: 3, Op: OpLocalInvalidate, Status: Flushed})
-		require.True(t, c.region.Valid())
-	})
+	each(t, rigConfig{}, notInvalidated,
+		func(t *testing.T, r *rig, of func(*rig, *end, *end) mem.STag) {
+			s, c := r.connect(opts{}, opts{})
+			stag := of(r, c, r.newEnd(r.client, qpOpts(QPOptions{PD: c.pd})))
+			s.postRecv(s.recvAt(1, 0, 0))
+			c.post(WorkRequest{Op: OpSend, ID: 1, Signaled: true},
+				WorkRequest{Op: OpLocalInvalidate, ID: 2, LocalSTag: stag},
+				WorkRequest{Op: OpLocalInvalidate, ID: 3, LocalSTag: stag})
+			c.expectClosedBy(qp.ErrLocalInvalidate)
+			s.awaitClosed()
+			c.expectCompletions(Completion{ID: 1, Op: OpSend},
+				Completion{ID: 2, Op: OpLocalInvalidate, Status: LocalOperation},
+				Completion{ID: 3, Op: OpLocalInvalidate, Status: Flushed})
+			require.True(t, c.region.Valid())
+		})
 }

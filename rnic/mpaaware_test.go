@@ -54,9 +54,7 @@ func TestSegmentsHoldWholeFPDUs(t *testing.T) {
 				c.post(c.write(s, uint64(i), 10*i, n))
 			}
 			c.await(60)
-			c.post(c.send(99, 0, 10))
-			s.postRecv(s.recvAt(98, 0, 10))
-			s.await(1)
+			arrived(c, s)
 			bounds := fpduBounds(t, log.stream(), startupLen, !opt.NoMarkers)
 			again := map[int]int{}
 			resent, packed := 0, 0
@@ -65,9 +63,7 @@ func TestSegmentsHoldWholeFPDUs(t *testing.T) {
 					require.Equal(t, startupLen, g.off+len(g.data), "the Request travels alone")
 					continue
 				}
-				require.True(t, bounds[g.off], "a segment at %d begins inside an FPDU", g.off)
-				require.True(t, bounds[g.off+len(g.data)], "a segment at %d, %d octets, ends inside an FPDU",
-					g.off, len(g.data))
+				require.True(t, g.aligned(bounds), "a segment at %d, %d octets", g.off, len(g.data))
 				for at := g.off + 1; at < g.off+len(g.data); at++ {
 					if bounds[at] {
 						packed++
@@ -89,15 +85,16 @@ func TestSegmentsHoldWholeFPDUs(t *testing.T) {
 
 // All full segments of a long message are equally long, with markers too, so that a device can
 // cut them from one: EMSS, and the markers are where they belong.
+//
+// req: D01-5.1-3, D01-5.1-9, D01-5.1-10, D01-5.1-11, C02-7.1-1, C02-7.1-7, C02-7.1-8, C02-7.1-9
+// req: 5044-4.3-4
 func TestFullSegmentsAreEquallyLong(t *testing.T) {
 	for name, opt := range framings {
 		t.Run(name, func(t *testing.T) {
 			r, log := logged(t, rigConfig{})
 			s, c := r.connectEnds(r.newEndOf(r.server, opt, 1<<18), r.newEndOf(r.client, opt, 1<<18))
 			c.post(c.write(s, 1, 0, 200_000))
-			s.postRecv(s.recvAt(2, 0, 10))
-			c.post(c.send(3, 0, 10))
-			s.await(1)
+			arrived(c, s)
 			require.True(t, bytes.Equal(c.source.Bytes()[:200_000], s.region.Bytes()[:200_000]))
 			const emss = 1448
 			short := 0
@@ -140,7 +137,7 @@ func TestPacking(t *testing.T) {
 		}
 		bounds := fpduBounds(t, log.stream(), startupLen, true)
 		for _, g := range log.segs {
-			require.True(t, g.off < startupLen || bounds[g.off] && bounds[g.off+len(g.data)])
+			require.True(t, g.off < startupLen || g.aligned(bounds))
 		}
 		r.close(s, c)
 		return len(log.segs)
@@ -203,23 +200,19 @@ func TestPathMTUShrinksUnderPostedFPDUs(t *testing.T) {
 				return c.qp.end.Connection.Load().Transport.EMSS() == emss
 			})
 			c.await(1)
-			c.post(c.send(99, 0, 10))
-			s.postRecv(s.recvAt(98, 0, 10))
-			s.await(1)
+			arrived(c, s)
 			require.Equal(t, c.source.Bytes()[:n], s.region.Bytes()[:n])
 			full := must(c.qp.PayloadMax(r.ctx))
 			require.Less(t, full, emss)
 
 			before := len(log.segs)
 			c.post(c.write(s, 3, 0, n))
-			c.post(c.send(4, 0, 10))
-			s.postRecv(s.recvAt(98, 0, 10))
-			s.await(1)
+			arrived(c, s)
 			stream := log.stream()
 			bounds := fpduBounds(t, stream, startupLen, !opt.NoMarkers)
 			unaligned := 0
 			for i, g := range log.segs {
-				aligned := g.off < startupLen || bounds[g.off] && bounds[g.off+len(g.data)]
+				aligned := g.off < startupLen || g.aligned(bounds)
 				if i >= before {
 					require.True(t, aligned, "segment at %d, long after the change", g.off)
 					require.LessOrEqual(t, len(g.data), emss)
@@ -243,9 +236,7 @@ func TestWindowSmallerThanAnFPDU(t *testing.T) {
 	s, c := r.connect(opts{}, opts{})
 	const n = 20_000
 	c.post(c.write(s, 1, 0, n))
-	c.post(c.send(99, 0, 10))
-	s.postRecv(s.recvAt(98, 0, 10))
-	s.await(1)
+	arrived(c, s)
 	require.Equal(t, c.source.Bytes()[:n], s.region.Bytes()[:n])
 	fpduBounds(t, log.stream(), startupLen, true)
 	for _, g := range log.segs {
@@ -262,7 +253,7 @@ func TestWindowSmallerThanAnFPDU(t *testing.T) {
 // req: C02-5.1.2-8, C02-5.1.2-12
 // req: D01-3.1.2-1, D01-3.1.2-2, D01-3.1.2-3, D01-3.1.2-4, D01-3.1.2-5, D01-3.1.2-6, D01-3.1.2-7
 // req: D01-3.1.2-8, 5044-A.3-1
-// req: C02-5.1.2-10, D01-3.1.2-10
+// req: C02-5.1.2-10, D01-3.1.2-10, D01-11.1.1-3, DDP-5-6
 func TestSegmentsBeyondAGap(t *testing.T) {
 	r, logs := bothLogged(t, rigConfig{})
 	log := logs[1]
@@ -434,6 +425,11 @@ func fpduBounds(t *testing.T, stream []byte, base int, markers bool) map[int]boo
 	require.Equal(t, len(stream), at, "the stream ends with an FPDU")
 	bounds[at] = true
 	return bounds
+}
+
+// aligned says whether a segment begins and ends where FPDUs do.
+func (s loggedSegment) aligned(bounds map[int]bool) bool {
+	return bounds[s.off] && bounds[s.off+len(s.data)]
 }
 
 // Rx delivers what inject left before what comes from the cable.

@@ -65,52 +65,34 @@ func TestArm(t *testing.T) {
 	}
 }
 
-// WaitSolicited lets plain completions gather; both waits return for what is there, and when
-// their context ends.
-func TestWaitSolicited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := newTestCQ(t, 8)
-		ended, end := context.WithCancel(t.Context())
-		end()
-		require.ErrorIs(t, q.WaitSolicited(ended), context.Canceled)
-		woken := make(chan error, 1)
-		go func() { woken <- q.WaitSolicited(t.Context()) }()
-		for id := range uint64(2) {
+// Both waits return for a completion that was there before, for one that comes later, and when
+// their context ends. WaitSolicited lets plain completions gather.
+func TestWaits(t *testing.T) {
+	for _, solicited := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			q := newTestCQ(t, 8)
+			wait := map[bool]func(context.Context) error{false: q.Wait, true: q.WaitSolicited}[solicited]
+			require.ErrorIs(t, wait(ended()), context.Canceled)
+			q.put(t, Completion{})
+			require.NoError(t, wait(ended()), "there is something")
+			require.Equal(t, 1, q.Poll(make([]Completion, 8)))
+			woken := make(chan error, 1)
+			go func() { woken <- wait(t.Context()) }()
+			for id := range uint64(2) {
+				synctest.Wait()
+				if !solicited {
+					break
+				}
+				q.put(t, Completion{ID: id})
+			}
 			synctest.Wait()
-			q.put(t, Completion{ID: id})
-		}
-		synctest.Wait()
-		require.Empty(t, woken, "woken by what is not solicited")
-		q.put(t, Completion{ID: 2, Solicited: true})
-		require.NoError(t, <-woken)
-		require.Equal(t, 3, q.Poll(make([]Completion, 8)))
-		q.put(t, Completion{})
-		require.NoError(t, q.WaitSolicited(ended), "there is something")
-	})
-}
-
-// Over a connection: Sends without Solicited Event do not wake a waiter that wants those with; an
-// error does.
-func TestSolicitedEvents(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(opts{}, opts{})
-	for i := range 4 {
-		s.postRecv(s.recvAt(uint64(i), 0, 8))
+			require.Empty(t, woken, "woken by what it does not wait for")
+			q.put(t, Completion{ID: 2, Solicited: solicited})
+			require.NoError(t, <-woken)
+			require.Equal(t, map[bool]int{false: 1, true: 3}[solicited], q.Poll(make([]Completion, 8)))
+			require.ErrorIs(t, wait(ended()), context.Canceled)
+		})
 	}
-	send := func(solicited bool) {
-		c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 1), Solicited: solicited})
-	}
-	s.cq.Arm(NextSolicited)
-	send(false)
-	r.until("the first", func() bool { return s.cq.q.Waiting() == 1 })
-	require.False(t, isReady(s.cq))
-	send(true)
-	r.until("the event", func() bool { return isReady(s.cq) })
-	require.Equal(t, []bool{false, true}, []bool{s.await(1)[0].Solicited, s.await(1)[0].Solicited})
-	s.cq.Arm(NextSolicited)
-	require.False(t, isReady(s.cq))
-	c.qp.Abort()
-	r.until("the flushed buffers", func() bool { return isReady(s.cq) })
 }
 
 // Completions of one segment are published together: an urgent one among them wakes, wherever it

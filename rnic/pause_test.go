@@ -48,8 +48,7 @@ func TestPause(t *testing.T) {
 				p := startPaused(t, part, l.Addr().String())
 				var nc net.Conn
 				if part == "responder" {
-					nc, err = net.Dial("tcp", p.says("at "))
-					require.NoError(t, err)
+					nc = must(net.Dial("tcp", p.says("at ")))
 					_, err = nc.Write(begins)
 				} else {
 					nc, err = l.Accept()
@@ -83,8 +82,7 @@ func startPaused(t *testing.T, part, addr string) *pausedProcess {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestPause$")
 	cmd.Env = append(os.Environ(), pausePart+"="+part+" "+addr)
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+	out := must(cmd.StdoutPipe())
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()

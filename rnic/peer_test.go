@@ -77,6 +77,14 @@ func (p *peer) expectFrame(kind mpa.FrameKind) mpa.Frame {
 	return f
 }
 
+// expectReply waits for the Responder's Reply, and has what p injects framed as it asks.
+func (p *peer) expectReply() mpa.Frame {
+	p.d.t.Helper()
+	f := p.expectFrame(mpa.Reply)
+	p.start(mpa.Mode{Markers: f.Markers, CRC: true})
+	return f
+}
+
 // nextFPDU waits for what comes next, which is an FPDU with CRC and without markers.
 func (p *peer) nextFPDU() fpdu {
 	p.d.t.Helper()
@@ -156,6 +164,15 @@ func (p *peer) skipToFIN() {
 	p.d.t.Helper()
 	p.expectEnd(io.EOF, "a FIN")
 	p.at = len(p.octets())
+}
+
+// untilFIN waits for a FIN, and returns all FPDUs before it.
+func (p *peer) untilFIN() (all []fpdu) {
+	p.d.t.Helper()
+	for p.expectEnd(io.EOF, "a FIN"); p.at < len(p.octets()); {
+		all = append(all, p.nextFPDU())
+	}
+	return all
 }
 
 // expectReset waits for a RST. What came before it does not matter.
@@ -318,9 +335,7 @@ func (r *rig) newPeer(s peerStream) *peer { return &peer{peerStream: s, d: &r.dr
 func (r *rig) peerConnects(s *end, markers bool) (*peer, mpa.Frame) {
 	r.t.Helper()
 	p := r.accepts(s, request(mpa.Frame{Rev: 1, CRC: true, Markers: markers}))
-	f := p.expectFrame(mpa.Reply)
-	p.start(mpa.Mode{Markers: f.Markers, CRC: true})
-	return p, f
+	return p, p.expectReply()
 }
 
 // served is an end of the server's and a peer that peerConnects, without markers.
@@ -384,17 +399,41 @@ func offer(l *connect.Connection, off uint64, octets []byte) stack.Verdict {
 	return v
 }
 
+// incoming is what came of a stream, and its end.
+type incoming struct {
+	mu  sync.Mutex
+	in  []byte
+	end error
+}
+
+func (in *incoming) octets() []byte {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.in[:len(in.in):len(in.in)] // what is there no longer changes
+}
+
+func (in *incoming) ended() error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.end
+}
+
+func (in *incoming) fail(err error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.end = err
+}
+
 // pollerStream is a peerStream on a Poller.
 type pollerStream struct {
 	testhost.Upper
+	incoming
 	poller *stack.Poller
 	turned bool // on the test's goroutine, so that what it does takes effect at once
 
-	mu   sync.Mutex
+	// with mu of incoming
 	conn *stack.Conn
 	out  [][]byte
-	in   []byte
-	end  error
 	fin  bool // after out
 }
 
@@ -408,12 +447,6 @@ func (p *pollerStream) connection() *stack.Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.conn
-}
-
-func (p *pollerStream) fail(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.end = err
 }
 
 // do calls f with the connection, if there still is one, where the Poller's goroutine is.
@@ -490,18 +523,6 @@ func (p *pollerStream) write(b []byte) {
 	p.do((*stack.Conn).Send)
 }
 
-func (p *pollerStream) octets() []byte {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.in
-}
-
-func (p *pollerStream) ended() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.end
-}
-
 func (p *pollerStream) closeSend() {
 	p.mu.Lock()
 	p.fin = true
@@ -513,12 +534,9 @@ func (p *pollerStream) reset() { p.do(func(c *stack.Conn) { c.Abort() }) }
 
 // socketStream is a peerStream over the kernel's TCP.
 type socketStream struct {
+	incoming
 	t  testing.TB
 	nc *net.TCPConn
-
-	mu  sync.Mutex
-	in  []byte
-	end error
 }
 
 func newSocketStream(r *rig, nc *net.TCPConn) *socketStream {
@@ -552,18 +570,6 @@ func (p *socketStream) read() {
 
 func (p *socketStream) write(b []byte) {
 	_, _ = p.nc.Write(b) // the other side may be gone: the test looks at what it says
-}
-
-func (p *socketStream) octets() []byte {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.in[:len(p.in):len(p.in)] // what is there no longer changes
-}
-
-func (p *socketStream) ended() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.end
 }
 
 func (p *socketStream) closeSend() { require.NoError(p.t, p.nc.CloseWrite()) }

@@ -16,52 +16,78 @@ import (
 )
 
 // After warm-up a Poller's turns allocate nothing, whatever they carry, and neither do posting
-// and polling: Writes, Sends, lists, inline and immediate data, Reads and atomics.
+// and polling: Writes, Sends, lists, inline and immediate data, Reads and atomics; nor
+// acknowledgements, and messages that find the receiver not ready and are sent again.
 func TestNoAllocations(t *testing.T) {
+	type traffic struct {
+		opts
+		size int
+		late bool // the receiver is
+	}
+	all := map[string]traffic{"acknowledged": {connOpts(ConnParam{Acknowledged: true}), 3000, false},
+		"acknowledged, late receiver": {connOpts(ConnParam{Acknowledged: true}), 3000, true}}
 	for name, opt := range framings {
 		for _, size := range []int{64, 16 << 10} {
-			t.Run(fmt.Sprintf("%s, %d octets", name, size), func(t *testing.T) {
-				r := newRig(t, turned, rigConfig{})
-				opt.SendDepth, opt.RecvDepth, opt.SGEMax, opt.InlineMax = 32, 32, 8, 100
-				opt.IRD, opt.ORD = 8, 8
-				s, c := r.connect(opt, opt)
-				r.exchange(s, c)
-				m := map[*end]*MemoryRegion{s: r.readable(s, regionBytes, remoteBoth),
-					c: r.readable(c, regionBytes, remoteBoth)}
-				var cs [32]Completion
-				round := func() {
-					for _, x := range [2][2]*end{{c, s}, {s, c}} {
-						from, to := x[0], x[1]
-						for i := range 4 {
-							octets := [100]byte{1, 2, 3}
-							list := []SGE{from.source.Slice(20, 10), from.source.Slice(90, 10), nowhere}
-							buffer := to.recvAt(1, 0, size)
-							buffer.List = list[2:]
-							ok := true
-							for range 4 {
-								ok = ok && errOf(to.qp.PostRecv(buffer)) == nil
-							}
-							ok = ok && errOf(from.qp.PostSend(from.write(to, 2, i*size, size))) == nil
-							ok = ok && errOf(from.qp.PostSend(from.send(3, 0, size))) == nil
-							gathered := WorkRequest{Op: OpSend, List: list, Signaled: true}
-							inline := WorkRequest{Op: OpSend, Inline: octets[:60], Signaled: true}
-							ok = ok && errOf(from.qp.PostSend(gathered, inline)) == nil
-							ok = ok && errOf(from.qp.PostSend(from.readFrom(m[to], 4, 0, 3000*i))) == nil
-							ok = ok && errOf(from.qp.PostSend(fetchAdd(from.wordOf(m[to], 5, 8), 1))) == nil
-							ok = ok && errOf(from.qp.PostSend(WorkRequest{Op: OpImmediate, Signaled: true,
-								Fence: i == 2})) == nil
-							if !ok {
-								t.Fatal("post")
-							}
-						}
-					}
-					r.reap(2*4*(4+7), cs[:], s, c)
-				}
-				requireNoAllocations(t, round)
-				r.exchange(s, c)
-			})
+			all[fmt.Sprintf("%s, %d octets", name, size)] = traffic{opt, size, false}
 		}
 	}
+	each(t, rigConfig{}, all, func(t *testing.T, r *rig, x traffic) {
+		opt, size := x.opts, x.size
+		opt.SendDepth, opt.RecvDepth, opt.SGEMax, opt.InlineMax = 32, 32, 8, 100
+		opt.IRD, opt.ORD = 8, 8
+		s, c := r.connect(opt, opt)
+		r.exchange(s, c)
+		m := map[*end]*MemoryRegion{}
+		for _, e := range []*end{s, c} {
+			m[e] = r.readable(e, regionBytes, remoteBoth)
+			e.qp.SetRetry(Retry{Wait: 10 * time.Microsecond, Tries: -1, Unanswered: time.Second})
+		}
+		var cs [32]Completion
+		round := func() {
+			ok := true
+			buffers := func(to *end) {
+				buffer, list := to.recvAt(1, 0, size), [1]SGE{nowhere}
+				buffer.List = list[:]
+				for range 4 * 4 {
+					ok = ok && errOf(to.qp.PostRecv(buffer)) == nil
+				}
+			}
+			for _, way := range [2][2]*end{{c, s}, {s, c}} {
+				from, to := way[0], way[1]
+				if !x.late {
+					buffers(to)
+				}
+				for i := range 4 {
+					octets := [100]byte{1, 2, 3}
+					list := []SGE{from.source.Slice(20, 10), from.source.Slice(90, 10), nowhere}
+					gathered := WorkRequest{Op: OpSend, List: list, Signaled: true}
+					inline := WorkRequest{Op: OpSend, Inline: octets[:60], Signaled: true}
+					ok = ok && errOf(from.qp.PostSend(from.write(to, 2, i*size, size))) == nil
+					ok = ok && errOf(from.qp.PostSend(from.send(3, 0, size))) == nil
+					ok = ok && errOf(from.qp.PostSend(gathered, inline)) == nil
+					ok = ok && errOf(from.qp.PostSend(from.readFrom(m[to], 4, 0, 3000*i))) == nil
+					ok = ok && errOf(from.qp.PostSend(fetchAdd(from.wordOf(m[to], 5, 8), 1))) == nil
+					ok = ok && errOf(from.qp.PostSend(WorkRequest{Op: OpImmediate, Signaled: true,
+						Fence: i == 2})) == nil
+				}
+			}
+			if x.late {
+				for range 20 {
+					r.step()
+				}
+				buffers(s)
+				buffers(c)
+			}
+			if !ok {
+				t.Fatal("post")
+			}
+			r.reap(2*4*(4+7), cs[:], s, c)
+		}
+		requireNoAllocations(t, round)
+		require.Equal(t, x.late, notReady(r, c) > 0)
+		require.Equal(t, x.late, notReady(r, s) > 0)
+		r.exchange(s, c)
+	})
 }
 
 // A frame that is damaged so that only CRC32C sees it is dropped and comes again, when that was
@@ -73,11 +99,9 @@ func TestDropBadCRC(t *testing.T) {
 	opt := connOpts(ConnParam{DropBadCRC: true})
 	s, c := r.connectEnds(r.newEndOf(r.server, opt, 1<<20), r.newEndOf(r.client, opt, 1<<20))
 	r.exchange(s, c)
-	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Swap: 0.02}, fault.Faults{}))
+	r.hosts[0].faults(fault.Faults{Swap: 0.02}, fault.Faults{})
 	c.post(c.write(s, 1, 0, 1<<20))
-	s.postRecv(s.recvAt(2, 0, 1))
-	c.post(c.sendQuietly(0, 1))
-	require.Equal(t, Success, s.await(1)[0].Status, "%v", s.qp.Err())
+	arrived(c, s)
 	require.True(t, bytes.Equal(c.source.Bytes(), s.region.Bytes()))
 	st := r.stats(s.qp)
 	require.Positive(t, st.Receive.RefusedCRC)
@@ -119,36 +143,6 @@ func TestTinySegments(t *testing.T) {
 			})
 		}
 	}
-}
-
-// More messages than may wait for Delivery, with gaps in front of them: what has no room is
-// refused and comes again.
-//
-// req: DDP-7.3-6
-// req: D01-11.1.1-3, DDP-5-6
-func TestManyMessagesBeyondGaps(t *testing.T) {
-	const messages = 30000
-	r := newRig(t, turned, rigConfig{faults: true})
-	s, c := r.connectEnds(r.newEnd(r.server, opts{}),
-		r.newEnd(r.client, qpOpts(QPOptions{SendDepth: 4096})))
-	r.exchange(s, c)
-	before := r.stats(s.qp).WritesRecvd
-	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Drop: 0.02}, fault.Faults{}))
-	posted := 0
-	r.until("all messages delivered", func() bool {
-		for posted < messages {
-			wr := c.write(s, 0, posted, 1)
-			wr.Signaled = false
-			if errOf(c.qp.PostSend(as(OpWrite, wr))) != nil {
-				break
-			}
-			posted++
-		}
-		require.NoError(t, c.qp.Err())
-		return posted == messages && r.stats(s.qp).WritesRecvd-before == messages
-	})
-	require.Equal(t, c.source.Bytes()[3100:messages], s.region.Bytes()[3100:messages])
-	require.Positive(t, r.stats(s.qp).Placed.OutOfOrder)
 }
 
 // bulkWriter always has Writes of size octets to send; done is how many octets have completed.
@@ -202,8 +196,8 @@ func TestSlowDeviceIsSharedByWrites(t *testing.T) {
 				r := newRig(t, turned, rigConfig{
 					faults: true, connsMax: 80, pool: 16384, tcp: tcp.Config{ReceiveWindow: 256 << 10}})
 				all, s, c := r.bulkWriters(n, sizes...)
-				require.NoError(t, r.hosts[1].faulty.Set(fault.Faults{Delay: delay}, fault.Faults{Rate: rate}))
-				require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Delay: delay}, fault.Faults{}))
+				r.hosts[1].faults(fault.Faults{Delay: delay}, fault.Faults{Rate: rate})
+				r.hosts[0].faults(fault.Faults{Delay: delay}, fault.Faults{})
 				var cs [256]Completion
 				run := func(ns int64) {
 					for end := r.time + ns; r.time < end; {

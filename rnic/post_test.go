@@ -72,6 +72,7 @@ func TestPostInPart(t *testing.T) {
 		{func(wr *WorkRequest) { wr.Op = OpFetchAdd }, ErrShape}, // Local of 1 octet
 		{func(wr *WorkRequest) { wr.Op, wr.Local = OpFetchAdd, SGE{} }, ErrReadDepth},
 		{func(wr *WorkRequest) { wr.Op = OpRead }, ErrReadDepth},
+		{func(wr *WorkRequest) { wr.Op = OpSendImmediate }, ErrExtension}, // not acknowledged mode
 	} {
 		batch := []WorkRequest{one, one, one, one}
 		tc.bad(&batch[2])
@@ -129,25 +130,6 @@ func TestPostRecvOfSeveral(t *testing.T) {
 	require.Equal(t, 3, n)
 	require.Equal(t, Flushed, s.await(3)[2].Status)
 	require.Zero(t, s.qp.opt.RecvCQ.promised(), "of a run that did not fit, too")
-}
-
-// Where a run does not fit as a whole, what fits of it is posted, and the error is about the next.
-func TestPostRunStopsWhereItIsFull(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	cq := must(r.client.CreateCQ(20))
-	s, c := r.connect(opts{}, qpOpts(QPOptions{SendCQ: cq, RecvCQ: cq}))
-	s.postRecvs(20, 1)
-	var wrs []WorkRequest
-	for i := range 30 {
-		wrs = append(wrs, c.send(uint64(i), i, 1))
-	}
-	n, err := c.qp.PostSend(wrs...)
-	require.ErrorIs(t, err, ErrCQFull)
-	require.Equal(t, 20, n)
-	c.expectEach(20, Completion{Op: OpSend, Len: 1})
-	s.await(20)
-	require.Equal(t, c.source.Bytes()[:20], s.inbox.Bytes()[:20])
-	require.Zero(t, cq.promised())
 }
 
 // More requests than the ring has entries: what fits is posted.

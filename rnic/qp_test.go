@@ -1,7 +1,6 @@
 package rnic
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -94,70 +93,6 @@ func TestPostByState(t *testing.T) {
 	require.ErrorIs(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn), ErrState, "in service once only")
 	c.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed},
 		Completion{ID: 2, Op: OpRecv, Status: Flushed})
-}
-
-// RecvDepth buffers can be posted, wherever they are by then, and every one of them can be filled
-// by one segment.
-func TestReceiveDepth(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(qpOpts(QPOptions{RecvDepth: 3}), connOpts(ConnParam{Packing: PackFull}))
-	for round := range 3 {
-		s.postRecvs(3, 10)
-		require.ErrorIs(t, errOf(s.qp.PostRecv(s.recvAt(3, 0, 10))), ErrRecvQueueFull, "round %d", round)
-		for i := range 3 {
-			c.post(c.sendQuietly(i, 5))
-		}
-		s.expectEach(3, Completion{Op: OpRecv, Len: 5})
-	}
-}
-
-// An orderly close sends what was posted before it.
-//
-// req: DDP-8.2.1-1, DDP-4-1, DDP-8.2.1-5
-func TestCloseSendsWhatWasPosted(t *testing.T) {
-	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
-		const n = 1 << 20
-		s, c := r.connectEnds(r.newEndOf(r.server, opts{}, n), r.newEndOf(r.client, opts{}, n))
-		c.post(c.write(s, 1, 0, n))
-		require.NoError(t, c.qp.Close(r.ctx))
-		require.Equal(t, Closed, c.qp.State())
-		s.expectClosed()
-		require.True(t, bytes.Equal(c.source.Bytes(), s.region.Bytes()))
-		require.NoError(t, c.qp.Close(r.ctx), "twice")
-	})
-}
-
-// A half that the peer closed leaves ours open for what was posted.
-//
-// req: DDP-8.2.1-4
-func TestSendAfterPeersFIN(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	const n = 1 << 20
-	s := r.newEndOf(r.server, opts{}, n)
-	p, _ := r.peerConnects(s, false)
-	s.post(s.send(1, 0, n))
-	p.inject(writeFPDU(0, 0, ""))
-	p.closeSend()
-	var got []byte
-	for len(got) < n {
-		got = append(got, p.nextFPDU().payload...)
-	}
-	require.True(t, bytes.Equal(s.source.Bytes(), got))
-	s.expectClosed()
-	s.expectCompletions(Completion{ID: 1, Op: OpSend, Len: n})
-}
-
-// Close gives up when its context ends, and resets the connection.
-func TestCloseContext(t *testing.T) {
-	r := newRig(t, sockets, rigConfig{})
-	s, p := r.served(opts{})
-	ctx, cancel := context.WithCancel(r.ctx)
-	cancel()
-	require.ErrorIs(t, s.qp.Close(ctx), context.Canceled)
-	s.awaitClosed()
-	require.Equal(t, Closed, s.qp.State())
-	require.ErrorIs(t, s.qp.Err(), ErrClosed)
-	p.untilEnded()
 }
 
 // A QueuePair that was never connected closes at once.

@@ -24,8 +24,7 @@ func TestRegister(t *testing.T) {
 	_, err = pd.RegisterWith(make([]byte, 2), RegisterOptions{Base: 1<<64 - 2})
 	require.ErrorContains(t, err, "rnic: register 2 octets")
 	for range 2 {
-		_, err = pd.Register(make([]byte, 1), RemoteWrite)
-		require.NoError(t, err)
+		_ = must(pd.Register(make([]byte, 1), RemoteWrite))
 	}
 	_, err = pd.Register(make([]byte, 1), RemoteWrite)
 	require.ErrorContains(t, err, "all 2 memory regions are in use")
@@ -35,31 +34,15 @@ func TestRegister(t *testing.T) {
 // Slice names a range of the region and nothing else.
 func TestSlice(t *testing.T) {
 	a := must(Open(Config{}))
-	m := must(a.AllocPD().Register(make([]byte, 100), 0))
-	require.Equal(t, SGE{STag: m.STag(), Length: 100}, m.Slice(0, 100))
-	require.Equal(t, SGE{STag: m.STag(), Offset: 100}, m.Slice(100, 0))
-	require.Equal(t, SGE{STag: m.STag(), Offset: 99, Length: 1}, m.Slice(99, 1))
+	const base = 0x123456789abcdef
+	m := must(a.AllocPD().RegisterWith(make([]byte, 100), RegisterOptions{Base: base}))
+	require.Equal(t, SGE{STag: m.STag(), Offset: base, Length: 100}, m.Slice(0, 100))
+	require.Equal(t, SGE{STag: m.STag(), Offset: base + 100}, m.Slice(100, 0))
+	require.Equal(t, SGE{STag: m.STag(), Offset: base + 99, Length: 1}, m.Slice(99, 1))
 	for _, bad := range [][2]int{{-1, 1}, {0, -1}, {101, 0}, {100, 1}, {1, 100}, {0, 101},
 		{1 << 62, 1 << 62}} {
 		require.Panics(t, func() { m.Slice(bad[0], bad[1]) }, "%v", bad)
 	}
-}
-
-// A region's right can be taken away and given back: the new STag works, the old one does not.
-//
-// req: 5041-8.3.1-4
-func TestRevalidate(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(opts{}, opts{})
-	old := c.write(s, 1, 0, 10)
-	s.region.Revoke()
-	s.region.Revalidate()
-	c.post(c.write(s, 2, 100, 10))
-	require.Equal(t, Success, c.await(1)[0].Status)
-	c.post(as(OpWrite, old))
-	awaitClosed(c, s)
-	require.Equal(t, c.source.Bytes()[100:110], s.region.Bytes()[100:110])
-	require.Equal(t, make([]byte, 100), s.region.Bytes()[:100])
 }
 
 // A region bound to a queue pair is so for what peers may do; the application may post any of the
@@ -269,7 +252,7 @@ func (s *end) invalidate(w *Window) {
 // connection, whose every posted Write was under way, is over. Under -race the detector sees a
 // late octet even if it has the stamp's value.
 //
-// req: 5041-8.3.1-6, 5042-6.2.2-2, 5042-A-1
+// req: 5041-8.3.1-6, 5042-6.2.2-2, 5042-A-1, DDP-10.3-3, 5041-8.3.1-4
 func TestNothingIsPlacedAfterTakingBack(t *testing.T) {
 	for _, way := range takeBacks {
 		t.Run(way.name, func(t *testing.T) {
@@ -326,7 +309,7 @@ func (way *takeBack) hammer(t *testing.T, r *rig, round int) {
 // A window grants a peer exactly its octets: to the octet at both ends, and not what the region
 // beside it holds.
 //
-// req: DDP-10.3-2, 5041-8.3.1-3, 5042-6.3.4-1
+// req: DDP-10.3-2, 5041-8.3.1-3, 5042-6.3.4-1, DDP-3.2-4, DDP-3.2-5, DDP-6.2-9, DDP-7.1-1
 func TestWriteThroughAWindow(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	for name, c := range map[string]struct {
@@ -372,59 +355,54 @@ func TestBindErrors(t *testing.T) {
 	qp := must(a.CreateQP(QPOptions{PD: a.AllocPD(), SendCQ: cq, RecvCQ: cq}))
 	m := must(pd.Register(make([]byte, 10), RemoteWrite))
 	foreign := must(a.AllocPD().Register(make([]byte, 10), RemoteWrite))
+	other := must(Open(Config{})) // whose first domain has the number of pd
+	far := must(other.AllocPD().Register(make([]byte, 10), RemoteWrite))
+	require.Equal(t, pd.id, far.region.Domain())
 	w := must(pd.NewWindow())
-	_, err := w.Bind(m, WindowOptions{Off: 8, Len: 3, Access: RemoteWrite})
-	require.EqualError(t, err, "rnic: bind a window to [8, 8+3) of 10 octets: mem: window's Off is "+
-		"8, must be 0 to 7, so that the window ends within the region")
-	_, err = w.Bind(m, WindowOptions{Off: -1, Len: 3, Access: RemoteWrite})
-	require.ErrorContains(t, err, "mem: window's Off is -1, must be 0 to 7, so that")
-	_, err = w.Bind(m, WindowOptions{Len: -1, Access: RemoteWrite})
-	require.ErrorContains(t, err, "mem: window's length is -1, must be 1 to 10 octets")
-	_, err = w.Bind(m, WindowOptions{Len: 3, Access: RemoteRead})
-	require.ErrorContains(t, err,
-		"mem: window's Access is RemoteRead, must be some of what the region grants to windows "+
-			"(RemoteWrite)")
-	_, err = w.Bind(m, WindowOptions{Len: 3, Access: 0x80})
-	require.ErrorContains(t, err, "mem: window's Access is 0x80, must be")
-	_, err = w.Bind(nil, WindowOptions{Len: 3, Access: RemoteWrite})
-	require.EqualError(t, err, "rnic: bind a window: no region given")
-	_, err = w.Bind(&MemoryRegion{}, WindowOptions{Len: 3, Access: RemoteWrite})
-	require.EqualError(t, err, "rnic: bind a window: no region given")
-	_, err = w.Bind(foreign, WindowOptions{Len: 3, Access: RemoteWrite})
-	require.ErrorIs(t, err, errForeignRegion)
-	_, err = w.Bind(m, WindowOptions{Len: 3, Access: RemoteWrite, For: qp})
-	require.ErrorIs(t, err, errForeignQP)
-	_, err = pd.RegisterWith(make([]byte, 10), RegisterOptions{For: qp})
+	write := WindowOptions{Len: 3, Access: RemoteWrite}
+	for _, tc := range []struct {
+		to   *MemoryRegion
+		opt  WindowOptions
+		want string
+	}{
+		{m, WindowOptions{Off: 8, Len: 3, Access: RemoteWrite}, "rnic: bind a window to [8, 8+3) of 10 " +
+			"octets: mem: window's Off is 8, must be 0 to 7, so that the window ends within the region"},
+		{m, WindowOptions{Off: -1, Len: 3, Access: RemoteWrite}, "mem: window's Off is -1, must be 0 to 7"},
+		{m, WindowOptions{Len: -1, Access: RemoteWrite}, "window's length is -1, must be 1 to 10 octets"},
+		{m, WindowOptions{Len: 3, Access: RemoteRead}, "mem: window's Access is RemoteRead, must be some " +
+			"of what the region grants to windows (RemoteWrite)"},
+		{m, WindowOptions{Len: 3, Access: 0x80}, "mem: window's Access is 0x80, must be"},
+		{m, WindowOptions{Len: 3, Access: RemoteWrite, For: qp}, errForeignQP.Error()},
+		{nil, write, "rnic: bind a window: no region given"},
+		{&MemoryRegion{}, write, "rnic: bind a window: no region given"},
+		{foreign, write, errForeignRegion.Error()},
+		{far, write, errForeignRegion.Error()},
+	} {
+		_, err := w.Bind(tc.to, tc.opt)
+		require.ErrorContains(t, err, tc.want)
+	}
+	_, err := pd.RegisterWith(make([]byte, 10), RegisterOptions{For: qp})
 	require.ErrorIs(t, err, errForeignQP)
 	m.Revoke()
-	_, err = w.Bind(m, WindowOptions{Len: 3, Access: RemoteWrite})
+	_, err = w.Bind(m, write)
 	require.ErrorIs(t, err, ErrRevoked)
 	for range 2 {
-		_, err = pd.NewWindow()
-		require.NoError(t, err)
+		must(pd.NewWindow())
 	}
 	_, err = pd.NewWindow()
 	require.ErrorContains(t, err, "rnic: new window: mem: all 5 memory regions")
 	m.Revalidate()
 	key := uint8(0xfe)
-	stag, err := w.Bind(m, WindowOptions{Len: 3, Access: RemoteWrite, Key: &key})
-	require.NoError(t, err)
-	require.EqualValues(t, 0xfe, stag&0xff)
-	_, err = w.Bind(m, WindowOptions{Len: 3, Access: RemoteWrite, Key: &key})
+	write.Key = &key
+	require.EqualValues(t, 0xfe, must(w.Bind(m, write))&0xff)
+	_, err = w.Bind(m, write)
 	require.ErrorContains(t, err, "the window is bound")
-	w.Free()
-	_, err = w.Bind(m, WindowOptions{Len: 3, Access: RemoteWrite})
-	require.ErrorIs(t, err, ErrWindowFreed)
-	w.Free()
-
-	other, err := Open(Config{}) // whose first domain has the number of pd
-	require.NoError(t, err)
-	far := must(other.AllocPD().Register(make([]byte, 10), RemoteWrite))
-	w, err = pd.NewWindow()
-	require.NoError(t, err, "the entry that Free gave back")
-	require.Equal(t, pd.id, far.region.Domain())
-	_, err = w.Bind(far, WindowOptions{Len: 3, Access: RemoteWrite})
-	require.ErrorIs(t, err, errForeignRegion)
+	for range 2 {
+		w.Free()
+		_, err = w.Bind(m, write)
+		require.ErrorIs(t, err, ErrWindowFreed)
+	}
+	must(pd.NewWindow()) // the entry that Free gave back
 }
 
 // A peer that is given addresses writes to addresses.
@@ -479,36 +457,39 @@ func TestSendInvalidate(t *testing.T) {
 	}
 }
 
+// notInvalidated are STags that neither e nor its peer can invalidate; other is a QueuePair of e's
+// domain.
+var notInvalidated = map[string]func(r *rig, e, other *end) mem.STag{
+	"none":           func(*rig, *end, *end) mem.STag { return 0 },
+	"unknown":        func(_ *rig, e, _ *end) mem.STag { return e.region.STag() ^ 1 },
+	"of all streams": func(_ *rig, e, _ *end) mem.STag { return e.region.STag() },
+	"local rights only": func(r *rig, e, _ *end) mem.STag {
+		return r.tied(e, make([]byte, 9), LocalWrite).STag()
+	},
+	"another stream's": func(r *rig, _, other *end) mem.STag {
+		return r.tied(other, make([]byte, 9), RemoteWrite).STag()
+	},
+	"another domain's": func(_ *rig, e, _ *end) mem.STag {
+		return must(e.qp.adapter.AllocPD().Register(make([]byte, 9), RemoteWrite)).STag()
+	},
+	"revoked": func(r *rig, e, _ *end) mem.STag {
+		m := r.tied(e, make([]byte, 9), RemoteWrite)
+		m.Revoke()
+		return m.STag()
+	},
+}
+
 // A peer cannot take away what is not its own: the stream ends with "STag cannot be invalidated",
 // the message is not delivered, and everybody else goes on.
 //
 // req: 5040-5.3-8, 5040-7.2-4, 5040-8.1.1-2
 func TestSendInvalidateRefused(t *testing.T) {
-	for name, stag := range map[string]func(t *testing.T, s, other *end) mem.STag{
-		"unknown":               func(_ *testing.T, s, _ *end) mem.STag { return s.region.STag() ^ 1 },
-		"none":                  func(*testing.T, *end, *end) mem.STag { return 0 },
-		"shared by all streams": func(_ *testing.T, s, _ *end) mem.STag { return s.region.STag() },
-		"not remotely accessible": func(t *testing.T, s, _ *end) mem.STag {
-			m := must(s.pd.RegisterWith(make([]byte, 10), RegisterOptions{Access: LocalWrite, For: s.qp}))
-			return m.STag()
-		},
-		"another stream's": func(t *testing.T, s, other *end) mem.STag {
-			m := must(s.pd.RegisterWith(make([]byte, 10),
-				RegisterOptions{Access: RemoteWrite, For: other.qp}))
-			return m.STag()
-		},
-		"another domain's": func(t *testing.T, s, _ *end) mem.STag {
-			m := must(s.qp.adapter.AllocPD().Register(make([]byte, 10), RemoteWrite))
-			return m.STag()
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, turned, rigConfig{})
+	each(t, rigConfig{}, notInvalidated,
+		func(t *testing.T, r *rig, of func(*rig, *end, *end) mem.STag) {
 			s, c := r.connect(opts{}, opts{})
 			otherS, otherC := r.connect(qpOpts(QPOptions{PD: s.pd}), opts{})
-			target := stag(t, s, otherS)
-			s.postRecv(s.recvAt(5, 0, 100))
-			s.postRecv(s.recvAt(6, 0, 100))
+			target := of(r, s, otherS)
+			s.postRecvs(2, 100)
 			c.post(WorkRequest{Op: OpSendInvalidate, Local: c.source.Slice(0, 100), RemoteSTag: target})
 			c.post(c.sendQuietly(0, 100))
 			awaitClosed(c, s)
@@ -516,10 +497,8 @@ func TestSendInvalidateRefused(t *testing.T) {
 			require.Equal(t, "RDMAP remote protection error: STag cannot be invalidated (layer 0, type "+
 				"1, code 0x09)", pe.said.Terminate.Cause.String())
 			require.EqualValues(t, target, pe.said.Terminate.DDP.ULP32)
-			s.expectCompletions(Completion{ID: 5, Op: OpRecv, Status: Flushed},
-				Completion{ID: 6, Op: OpRecv, Status: Flushed})
+			s.expectEach(2, Completion{Op: OpRecv, Status: Flushed})
 			require.True(t, s.region.Valid())
 			r.exchange(otherS, otherC)
 		})
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"math"
 	"testing"
 	"time"
 
@@ -70,49 +69,6 @@ func (p *peer) atomicResponse(msn uint32) rdmap.AtomicResponse {
 	return a
 }
 
-// Reads of all sizes, from any offset, as many at once as were agreed: answered whole and in
-// order, and no ULP hears of it. What the Responder cannot know of, the sink's STag and TO, comes
-// back as it was. The source of a Read of nothing is not looked at.
-//
-// req: 5040-4.4-2, 5040-5.2-1, 5040-5.2.1-1, 5040-5.2.1-2, 5040-5.2.1-3, 5040-5.2.1-4, 5040-5.2.1-5
-// req: 5040-5.2.1-6, 5040-5.2.1-7,
-// req: 5040-5.2.1-9, 5040-5.2.1-10, 5040-5.2.2-1, 5040-5.2.2-2, 5040-5.2.2-4, 5040-5.5-13
-// req: 5040-4.4-3
-func TestReadsServed(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, connOpts(ConnParam{IRD: 8}))
-		m := r.readable(s, regionBytes, RemoteRead)
-		p, _ := r.peerConnects(s, false)
-		msn := uint32(0)
-		for range 3 { // buffers are used again
-			var burst []fpdu
-			var outstanding []rdmap.ReadRequest
-			for _, place := range [][2]int{{0, 1}, {7, 0}, {3, 5}, {0, 1446}, {1, 1447}, {5, 20000},
-				{regionBytes - 1, 1}, {0, regionBytes}} {
-				msn++
-				h, rr := readOf(msn, m.STag(), m.Base()+uint64(place[0]), place[1])
-				if rr.Size == 0 {
-					rr.SrcSTag, rr.SrcTO = 0xdead, math.MaxUint64
-				}
-				burst, outstanding = append(burst, readFPDU(h, rr)), append(outstanding, rr)
-			}
-			p.inject(burst...)
-			for _, rr := range outstanding {
-				want := []byte{}
-				if rr.Size > 0 {
-					want = m.Bytes()[rr.SrcTO-m.Base():][:rr.Size]
-				}
-				require.True(t, bytes.Equal(want, p.response(rr)), "%+v", rr)
-			}
-		}
-		require.EqualValues(t, msn, r.stats(s.qp).ReadsServed)
-		s.expectNoCompletion()
-		require.EqualValues(t, 0, r.stats(s.qp).MessagesRecvd)
-		p.closeSend()
-		s.expectClosed()
-	})
-}
-
 // A peer that asks for much and takes nothing cannot keep us: Close gives up when its context does.
 func TestReadsThatNobodyTakes(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
@@ -124,7 +80,8 @@ func TestReadsThatNobodyTakes(t *testing.T) {
 		ctx, cancel := context.WithTimeout(r.ctx, 100*time.Millisecond)
 		defer cancel()
 		require.ErrorIs(t, s.qp.Close(ctx), context.DeadlineExceeded)
-		s.awaitClosed()
+		s.expectClosedBy(ErrClosed)
+		p.untilEnded()
 	})
 }
 
@@ -179,46 +136,10 @@ func TestMoreThanIRD(t *testing.T) {
 	other.expectClosed()
 }
 
-// Atomics: done once each and in order, answered on queue 3 with what was there before, in the
-// host's order there and big-endian on the wire.
-//
-// req: 7306-5-2, 7306-5.2.1-4, 7306-5.2.2-3, 7306-5.1.1-3, 7306-5.1.2-1, 7306-5.4-3, 7306-4-2
-func TestAtomicsServed(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s := r.newEnd(r.server, connOpts(ConnParam{IRD: 4}))
-	m := r.readable(s, 64, RemoteRead|RemoteWrite)
-	clear(m.Bytes())
-	p, _ := r.peerConnects(s, false)
-	at := m.Base() + 8
-	ops := []rdmap.AtomicRequest{
-		{Code: rdmap.FetchAdd, Data: 5},
-		{Code: rdmap.FetchAdd, Data: math.MaxUint64},
-		{Code: rdmap.CompareSwap, Compare: 4, CompareMask: math.MaxUint64, Data: 0x0102030405060708,
-			Mask: math.MaxUint64},
-		{Code: rdmap.CompareSwap, Compare: 4, CompareMask: math.MaxUint64, Data: 9, Mask: math.MaxUint64},
-	}
-	var burst []fpdu
-	for i, op := range ops {
-		op.ID, op.STag, op.TO = uint32(100+i), m.STag(), at
-		burst = append(burst, atomicFPDU(uint32(i+1), op))
-	}
-	h, rr := readOf(5, m.STag(), at, 8)
-	p.inject(burst...)
-	for i, want := range []uint64{0, 5, 4, 0x0102030405060708} {
-		require.Equal(t, rdmap.AtomicResponse{ID: uint32(100 + i), Original: want},
-			p.atomicResponse(uint32(i+1)))
-	}
-	p.inject(readFPDU(h, rr))
-	require.EqualValues(t, 0x0102030405060708, binary.NativeEndian.Uint64(p.response(rr)))
-	require.Equal(t, make([]byte, 8), m.Bytes()[:8])
-	require.Equal(t, make([]byte, 48), m.Bytes()[16:])
-	s.expectNoCompletion()
-}
-
 // A Request that arrives ahead of a gap is placed, and neither looked at nor carried out before
 // the gap is filled: a Read after a Write returns what was written, an atomic adds to it.
 //
-// req: 5040-5.5-5, 7306-5.4-2
+// req: 5040-5.5-5, 7306-5.4-2, 7306-5.2.1-4
 func TestNothingBeforeDelivery(t *testing.T) {
 	for _, atomic := range []bool{false, true} {
 		r := newRig(t, turned, rigConfig{})
@@ -228,9 +149,7 @@ func TestNothingBeforeDelivery(t *testing.T) {
 		p.write(unhex(t, hexReq+"4001 0000"))
 		req := r.request()
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-		f := p.expectFrame(mpa.Reply)
-		require.True(t, f.Markers)
-		p.start(mpa.Mode{Markers: true, CRC: true})
+		require.True(t, p.expectReply().Markers)
 		value := bytes.Repeat([]byte{9}, 460)
 		first := p.frame(writeFPDU(m.STag(), m.Base(), value))
 		h, rr := readOf(1, m.STag(), m.Base(), 8)
@@ -282,19 +201,16 @@ func TestSourceRevokedMeanwhile(t *testing.T) {
 	m.Revoke()
 	clear(m.Bytes())
 	var got []byte
-	for {
-		f := p.nextFPDU()
-		if !f.Tagged {
-			term, ok := rdmap.ParseTerminate(f.payload)
-			require.True(t, ok)
-			rr.Advance(uint32(len(got)))
-			require.Equal(t, rdmap.Terminate{
-				Cause: rdmap.CauseInvalidSTag, HasDDP: true, HasSegmentLen: true, HasRead: true, SegmentLen: 46,
-				DDP: h, Read: rr}, term)
-			break
-		}
+	sent := p.untilFIN()
+	for _, f := range sent[:len(sent)-1] {
 		got = append(got, f.payload...)
 	}
+	term, ok := rdmap.ParseTerminate(sent[len(sent)-1].payload)
+	require.True(t, ok)
+	rr.Advance(uint32(len(got)))
+	require.Equal(t, rdmap.Terminate{
+		Cause: rdmap.CauseInvalidSTag, HasDDP: true, HasSegmentLen: true, HasRead: true, SegmentLen: 46,
+		DDP: h, Read: rr}, term)
 	require.Greater(t, len(got), 1400)
 	require.Less(t, len(got), n)
 	require.True(t, bytes.Equal(want[:len(got)], got))

@@ -128,7 +128,10 @@ func newRig(t *testing.T, of kind, cfg rigConfig) *rig {
 	if of == running {
 		testhost.Run(t, r.hosts[0].poller, r.hosts[1].poller)
 	}
-	addr := map[bool]string{true: "127.0.0.1:0", false: fmt.Sprintf(":%d", rigPort)}[of == sockets]
+	addr := r.anyPort()
+	if of != sockets {
+		addr = fmt.Sprintf(":%d", rigPort)
+	}
 	r.listener = must(r.server.Listen(r.ctx, addr, cfg.listen))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -201,6 +204,20 @@ func (r *rig) step() {
 	r.time += stepNs
 }
 
+// faults has both hosts meet f in what arrives, from now on.
+func (r *rig) faults(f fault.Faults) {
+	for _, h := range r.hosts {
+		h.faults(f, fault.Faults{})
+	}
+}
+
+// faults has h meet them in what arrives, and in what it sends.
+func (h *rigHost) faults(rx, tx fault.Faults) {
+	if err := h.faulty.Set(rx, tx); err != nil {
+		panic(err)
+	}
+}
+
 // pass lets d of virtual time go by. Turned rigs only.
 func (r *rig) pass(d time.Duration) {
 	r.t.Helper()
@@ -256,6 +273,14 @@ func (d *driver) untilDone(q *QueuePair) {
 }
 
 func isDone(q *QueuePair) bool { return isClosed(q.Done()) }
+
+// anyPort is where to listen for a port of the system's choice.
+func (r *rig) anyPort() string {
+	if r.kind == sockets {
+		return "127.0.0.1:0"
+	}
+	return ":0"
+}
 
 // addr is where the rig's Listener listens.
 func (r *rig) addr() string { return r.listener.Addr().String() }
@@ -411,6 +436,14 @@ func (p *peer) leave(e *end) {
 	p.d.t.Helper()
 	p.closeSend()
 	e.awaitClosed()
+}
+
+// arrived waits until all that c has posted is at s: a Send that is posted after it has come.
+func arrived(c, s *end) {
+	c.d.t.Helper()
+	s.postRecv(s.recvAt(98, 0, 10))
+	c.post(c.sendQuietly(0, 10))
+	require.Equal(c.d.t, Success, s.await(1)[0].Status, "%v", s.qp.Err())
 }
 
 // statuses are the completions'.

@@ -26,8 +26,7 @@ func (r *rig) acceptRTR(s *end, kinds mpa.RTRKinds) *peer {
 	f := party.Request(mpa.RFC6581, nil)
 	p.write(f.Append(nil))
 	require.NoError(r.t, r.request().Accept(r.ctx, s.qp, s.conn))
-	p.expectFrame(mpa.Reply)
-	p.start(mpa.Mode{CRC: true})
+	p.expectReply()
 	return p
 }
 
@@ -134,8 +133,7 @@ func TestReadsBesideTheRTR(t *testing.T) {
 			r := newRig(t, turned, rigConfig{})
 			s := r.newEnd(r.server, unmarked)
 			p := r.accepts(s, unhex(t, hexReq+"5002 0004 c001 c001"))
-			p.expectFrame(mpa.Reply)
-			p.start(mpa.Mode{CRC: true})
+			p.expectReply()
 			tc.say(p)
 			p.expectTerminateFor(tc.want)
 			p.ends(s)
@@ -294,22 +292,15 @@ func TestRTRTimeout(t *testing.T) {
 	}
 	// One that owes nothing may take its time, and so may one that has paid.
 	r := newRig(t, turned, rigConfig{})
-	s := r.newEnd(r.server, unmarked)
-	p := r.accepts(s, unhex(t, hexReq+"5001 0000"))
-	p.write(unhex(t, hexRtr+"4001 0000"))
-	r.pass(time.Minute)
-	require.Equal(t, RTS, s.qp.State())
-	s2 := r.newEnd(r.server, unmarked)
-	p2 := r.accepts(s2, unhex(t, hexReq+"4001 0000"))
-	s3 := r.newEnd(r.server, unmarked)
-	p3 := r.accepts(s3, unhex(t, hexReq+"5002 0004 8001 c001"))
-	p3.write(unhex(t, withCRC(t, "000e c1 40 00000001 0000000000000000")))
-	r.pass(time.Minute)
-	require.Equal(t, RTS, s2.qp.State())
-	require.Equal(t, RTS, s3.qp.State())
-	p.reset()
-	p2.reset()
-	p3.reset()
+	for frame, paid := range map[string]string{
+		"4001 0000": "", "5001 0000": hexRtr + "4001 0000",
+		"5002 0004 8001 c001": withCRC(t, "000e c1 40 00000001 0000000000000000"),
+	} {
+		s := r.newEnd(r.server, unmarked)
+		r.accepts(s, unhex(t, hexReq+frame)).write(unhex(t, paid))
+		r.pass(time.Minute)
+		require.Equal(t, RTS, s.qp.State(), frame)
+	}
 }
 
 // What overtakes an RTR message that may be a Send is held, and not placed before it is known whose

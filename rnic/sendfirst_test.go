@@ -14,26 +14,19 @@ import (
 // It holds whenever it was called: before there is a connection, beside Accept, and right after
 // it; and as an option of Accept.
 func TestSendFirstAtAnyTime(t *testing.T) {
+	first := func(s *end) { require.NoError(s.d.t, s.qp.SendFirst()) }
 	for name, at := range map[string]func(r *rig, s *end, accept func()){
-		"idle": func(r *rig, s *end,
-			accept func()) {
-			require.NoError(r.t, s.qp.SendFirst())
-			accept()
-		},
-		"after": func(r *rig, s *end,
-			accept func()) {
-			accept()
-			require.NoError(r.t, s.qp.SendFirst())
-		},
-		"option": func(r *rig, s *end, accept func()) { s.conn.Quirks.SendFirst = true; accept() },
+		"idle":   func(_ *rig, s *end, accept func()) { first(s); accept() },
+		"after":  func(_ *rig, s *end, accept func()) { accept(); first(s) },
+		"option": func(_ *rig, s *end, accept func()) { s.conn.Quirks.SendFirst = true; accept() },
 		"beside": func(r *rig, s *end, accept func()) {
 			if r.kind == turned {
 				accept()
-				require.NoError(r.t, s.qp.SendFirst())
+				first(s)
 				return
 			}
 			var calls sync.WaitGroup
-			calls.Go(func() { require.NoError(r.t, s.qp.SendFirst()) })
+			calls.Go(func() { first(s) })
 			accept()
 			calls.Wait()
 		},
@@ -54,8 +47,7 @@ func TestSendFirstAtAnyTime(t *testing.T) {
 				}
 				for i, s := range ends {
 					p := peers[i]
-					f := p.expectFrame(mpa.Reply)
-					p.start(mpa.Mode{Markers: f.Markers, CRC: true})
+					p.expectReply()
 					require.Equal(t, s.source.Bytes()[:10], p.nextFPDU().payload)
 					s.expectCompletions(Completion{ID: 5, Len: 10, Op: OpSend})
 					s.qp.Abort()
@@ -114,8 +106,7 @@ func TestSendFirstPauses(t *testing.T) {
 		begin := r.time
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 		s.post(s.sendQuietly(0, 10))
-		f := p.expectFrame(mpa.Reply)
-		p.start(mpa.Mode{Markers: f.Markers, CRC: true})
+		p.expectReply()
 		tc.speak(s, p)
 		due := max(r.time, begin+int64(tc.least))
 		require.Equal(t, s.source.Bytes()[:10], p.nextFPDU().payload, name)
@@ -144,16 +135,15 @@ func TestSendFirstAwaitsTheReplysAcknowledgment(t *testing.T) {
 	p := r.peerDials()
 	p.write(request(mpa.Frame{Rev: 1, CRC: true}))
 	req := r.request()
-	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{Drop: 1}))
+	r.hosts[0].faults(fault.Faults{}, fault.Faults{Drop: 1})
 	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 	s.post(s.sendQuietly(0, 10))
 	require.NoError(t, s.qp.SendFirst())
 	r.pass(2 * SendFirstPause)
 	require.Zero(t, r.stats(s.qp).FPDUsSent)
-	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{}))
-	f := p.expectFrame(mpa.Reply)
+	r.hosts[0].faults(fault.Faults{}, fault.Faults{})
+	p.expectReply()
 	came := r.time
-	p.start(mpa.Mode{Markers: f.Markers, CRC: true})
 	require.Equal(t, s.source.Bytes()[:10], p.nextFPDU().payload)
 	require.GreaterOrEqual(t, time.Duration(r.time-came), SendFirstPause/10)
 }

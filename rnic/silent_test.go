@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/mpa"
@@ -34,9 +35,7 @@ func (r *rig) serverCounters() (n stack.Counters) {
 		r.hosts[0].poller.Snapshot(&n)
 		return n
 	}
-	n, err := r.hosts[0].poller.Counters(r.ctx)
-	require.NoError(r.t, err)
-	return n
+	return must(r.hosts[0].poller.Counters(r.ctx))
 }
 
 // Connections whose peer sends no start-up frame, or never the end of it, fill all slots: a client
@@ -141,14 +140,6 @@ func TestDelayedStartupDoesNotGiveWay(t *testing.T) {
 	require.False(t, l.Gone.Given())
 }
 
-// PeerMax is no more than ConnsMax.
-func TestPeerMaxBounds(t *testing.T) {
-	for _, n := range []int{-1, connsMaxDefault + 1} {
-		_, err := Open(Config{PeerMax: n})
-		require.ErrorContains(t, err, "PeerMax")
-	}
-}
-
 // Peers that speak in the moment in which they are to give way are either served or reset, and no
 // slot is lost or had twice.
 func TestGiveWayHammer(t *testing.T) {
@@ -206,11 +197,15 @@ var refusedStartups = []struct {
 }{
 	{"backlog", rigConfig{listen: ListenOptions{Backlog: 1}}, StartupRefusals{Backlog: 2}, both,
 		func(t *testing.T, r *rig) {
-			asks(r, mpa.Frame{Rev: 1, CRC: true})
+			waits := asks(r, mpa.Frame{Rev: 1, CRC: true})
 			r.until("a request in the backlog", func() bool { return len(r.listener.requests) == 1 })
 			for range 2 {
 				asks(r, mpa.Frame{Rev: 1, CRC: true}).expectReset()
+				require.ErrorIs(t, r.failure().Err, ErrBacklog)
 			}
+			r.accept(r.newEnd(r.server, opts{}))
+			waits.expectFrame(mpa.Reply)
+			require.Nil(t, r.listener.Poll())
 		}},
 	{"dialect", rigConfig{listen: ListenOptions{Dialects: []Dialect{RFC5044}}},
 		StartupRefusals{Dialect: 1}, both, func(t *testing.T, r *rig) {
@@ -251,14 +246,6 @@ var refusedStartups = []struct {
 			r.failure()
 			r.failure()
 		}},
-	{"connections", rigConfig{server: Config{ConnsMax: 1}}, StartupRefusals{Connections: 1},
-		[]kind{sockets}, func(t *testing.T, r *rig) {
-			r.connect(opts{}, opts{})
-			c := r.newEnd(r.client, opts{})
-			_ = c.qp.StartConnect(r.ctx, r.addr(), c.conn) // the kernel may be told of the reset at once
-			r.failure()
-			c.awaitClosed()
-		}},
 	{"peer connections", rigConfig{connsMax: 32, peerMax: 1}, StartupRefusals{PeerConnections: 1},
 		[]kind{sockets}, func(t *testing.T, r *rig) {
 			r.connect(opts{}, opts{})
@@ -274,11 +261,17 @@ var refusedStartups = []struct {
 		c.awaitClosed()
 	}},
 	{"system", rigConfig{}, StartupRefusals{System: 1}, both, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, connOpts(ConnParam{UserTimeout: time.Minute}))
-		asks(r, mpa.Frame{Rev: 1, CRC: true})
+		// It may send no FPDU before the Initiator's first, so no Terminate: its Reply rejects.
+		s := r.newEnd(r.server, connOpts(ConnParam{NoMarkers: true, UserTimeout: time.Minute}))
+		p := r.peerDials()
+		p.write(unhex(t, hexReq+"5002 0004 0002 0001"))
 		req := r.request()
 		r.refuseTimeout(req.connection)
-		require.Error(t, req.Accept(r.ctx, s.qp, s.conn))
+		require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), unix.ENOPROTOOPT)
+		p.play("< " + hexRep + "7002 0004 0001 0002")
+		require.Equal(t, Closed, s.qp.State())
+		p.closeSend()
+		p.expectFIN()
 	}},
 	{"rejected", rigConfig{}, StartupRefusals{Rejected: 1}, both, func(t *testing.T, r *rig) {
 		asks(r, mpa.Frame{Rev: 1, CRC: true})
@@ -321,8 +314,7 @@ func TestStartupsRefused(t *testing.T) {
 // have returned, and no error.
 func TestListenerServe(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
-		host := map[bool]string{true: "127.0.0.1", false: ""}[r.kind == sockets]
-		l := must(r.server.Listen(r.ctx, host+":0", ListenOptions{}))
+		l := must(r.server.Listen(r.ctx, r.anyPort(), ListenOptions{}))
 		ctx, stop := context.WithCancel(r.ctx)
 		defer stop()
 		entered, leave, served := make(chan struct{}), make(chan struct{}), make(chan error, 1)
@@ -359,8 +351,7 @@ func TestListenerServe(t *testing.T) {
 // A Listener that is closed is an error.
 func TestListenerServeClosed(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
-		host := map[bool]string{true: "127.0.0.1", false: ""}[r.kind == sockets]
-		l := must(r.server.Listen(r.ctx, host+":0", ListenOptions{}))
+		l := must(r.server.Listen(r.ctx, r.anyPort(), ListenOptions{}))
 		served := make(chan error, 1)
 		go func() { served <- l.Serve(r.ctx, func(context.Context, *ConnRequest) {}) }()
 		l.Close()

@@ -60,6 +60,16 @@ func (r *rig) sharing(n, depth, posted int, opt opts) (*pool, []*end, []*end) {
 	return p, ss, cs
 }
 
+// sharing is an end whose peer's segments the test makes, and its pool of 8.
+func (h *segmentRig) sharing(posted int, opt opts) (*pool, *end, *forged) {
+	h.t.Helper()
+	opt.PD = h.adapter.AllocPD()
+	p := newPool(h.t, opt.PD, 8, posted)
+	opt.SRQ = p.SharedReceiveQueue
+	s := h.newEnd(opt)
+	return p, s, h.startUp(3000, 1460, s)
+}
+
 // tell sends text, and waits until its octets are TCP's.
 func (r *rig) tell(e *end, text string) {
 	r.t.Helper()
@@ -133,11 +143,7 @@ func TestSharedReceiveQueue(t *testing.T) {
 // Sends that share a segment count one after the other: what is filled already is no longer held.
 func TestSharedReceiveQueueBoundInOneSegment(t *testing.T) {
 	h := newSegmentRig(t, segmentRigConfig{bufs: 512})
-	pd := h.adapter.AllocPD()
-	shared := newPool(t, pd, 8, 8)
-	s := h.newEnd(opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, RecvDepth: 2},
-		ConnParam: ConnParam{NoMarkers: true}})
-	c := h.startUp(3000, 1460, s)
+	shared, s, c := h.sharing(8, opts{QPOptions{RecvDepth: 2}, ConnParam{NoMarkers: true}})
 	var sends []fpdu
 	for msn := range uint32(7) {
 		sends = append(sends, sendFPDU(1+msn, "whole"))
@@ -169,15 +175,18 @@ func TestSharedReceiveQueueScatters(t *testing.T) {
 		[]string{string(b[300:303]), string(b[100:104]), string(b[200:209])})
 }
 
-// An empty queue is the end of the stream whose message needs a buffer, and of no other.
+// An empty queue is the end of the stream whose message needs a buffer, and of no other. Where
+// there is no place for its completion either, the buffer is what is missing: no overflow.
 func TestSharedReceiveQueueEmpty(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	p, ss, cs := r.sharing(2, 4, 1, opts{})
-	r.tell(cs[0], "first")
-	ss[0].await(1)
+	one := must(r.server.CreateCQ(1))
+	p, ss, cs := r.sharing(2, 4, 1, qpOpts(QPOptions{SendCQ: one, RecvCQ: one}))
+	r.tell(cs[0], "first") // nobody polls
 	r.tell(cs[0], "second")
 	ss[0].awaitClosed()
 	require.Equal(t, causeNoBuffer, terminated(ss[0].qp.Err()), "%v", ss[0].qp.Err())
+	require.Zero(t, r.server.EventCount(EventCQOverflow))
+	ss[0].await(1)
 	require.NoError(t, p.post(3))
 	r.tell(cs[1], "other")
 	require.Equal(t, uint64(3), ss[1].await(1)[0].ID)
@@ -203,14 +212,8 @@ func TestSharedReceiveQueueBound(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			h := newSegmentRig(t, segmentRigConfig{bufs: 512})
-			pd := h.adapter.AllocPD()
-			shared := newPool(t, pd, 8, tc.posted)
-			s := h.newEnd(opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, RecvDepth: 4},
-				ConnParam: ConnParam{NoMarkers: true}})
-			c := h.startUp(3000, 1460, s)
-			seg := sendOf(tc.msn)
-			seg.Last = false
-			c.inject(fpdu{seg, []byte("part")})
+			shared, s, c := h.sharing(tc.posted, opts{QPOptions{RecvDepth: 4}, ConnParam{NoMarkers: true}})
+			c.inject(partOf(tc.msn))
 			h.turns(3, time.Microsecond)
 			require.Equal(t, tc.posted-tc.taken, shared.Left())
 			require.Equal(t, tc.terminate, s.qp.State() == Terminating, "%v", s.qp.Err())
@@ -233,10 +236,7 @@ func TestSharedReceiveQueueBound(t *testing.T) {
 // first.
 func TestSharedReceiveQueueOutOfOrder(t *testing.T) {
 	h := newSegmentRig(t, segmentRigConfig{bufs: 512})
-	pd := h.adapter.AllocPD()
-	shared := newPool(t, pd, 8, 8)
-	s := h.newEnd(qpOpts(QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue}))
-	c := h.startUp(3000, 1460, s)
+	shared, s, c := h.sharing(8, opts{})
 	var at []int
 	// a marker in each, by which it is found beyond a gap
 	text := func(i int) string { return fmt.Sprintf("%0600d", i) }

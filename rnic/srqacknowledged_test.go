@@ -93,25 +93,3 @@ func TestSharedReceiveQueueAcknowledgedGoesOn(t *testing.T) {
 		r.close(other, peer)
 	})
 }
-
-// A peer whose message finds no shared buffer as often as it may repeat it is told so; its queue
-// pair ends, and the other one of the SRQ does not.
-func TestSharedReceiveQueueNeverReady(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		pd := r.server.AllocPD()
-		p := newPool(t, pd, 16, 0)
-		opt := ackOpts(QPOptions{PD: pd, SRQ: p.SharedReceiveQueue}, ConnParam{})
-		s, c := r.connect(opt, ackOpts(QPOptions{}, ConnParam{}))
-		other, peer := r.connect(opt, ackOpts(QPOptions{}, ConnParam{}))
-		s.qp.SetRetry(Retry{Wait: 10 * time.Microsecond, Tries: -1})
-		c.qp.SetRetry(Retry{Tries: 3})
-		c.post(c.send(1, 0, 10), c.send(2, 0, 10))
-		require.Equal(t, []Status{RNRRetryExceeded, Flushed}, statuses(c.await(2)))
-		require.ErrorIs(t, c.qp.Err(), ErrReceiverNotReady)
-		r.untilDone(s.qp)
-		require.NoError(t, p.post(7))
-		r.tell(peer, "here")
-		require.Equal(t, []uint64{7}, ids(t, other.await(1)))
-		r.close(other, peer)
-	})
-}

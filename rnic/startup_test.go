@@ -12,35 +12,11 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// Start-up frames and the first FPDU may be cut anywhere, here after every octet.
-//
-// req: D01-6.1-20
-func TestStartupOctetByOctet(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, opts{})
-		p := r.peerDials()
-		for _, b := range request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("a few octets")}) {
-			p.write([]byte{b})
-		}
-		req := r.request()
-		require.Equal(t, []byte("a few octets"), req.PrivateData())
-		require.Equal(t, 1, req.Revision())
-		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-		p.start(mpa.Mode{Markers: p.expectFrame(mpa.Reply).Markers, CRC: true})
-		for _, b := range p.frame(writeFPDU(s.region.STag(), 5, "payload")) {
-			p.write([]byte{b})
-		}
-		r.until("the payload in memory", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
-		require.Equal(t, []byte("\x00payload\x00"), s.region.Bytes()[4:13])
-	})
-}
-
 // stats asks for a QueuePair's counters: over sockets they are read under the lock of the goroutine
 // that places octets.
 func (r *rig) stats(q *QueuePair) Stats {
 	r.t.Helper()
-	st, err := q.Stats(r.ctx)
-	require.NoError(r.t, err)
+	st := must(q.Stats(r.ctx))
 	return st
 }
 

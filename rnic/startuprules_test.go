@@ -2,7 +2,6 @@ package rnic
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
 	"testing"
 	"time"
@@ -32,99 +31,6 @@ func TestRejectStreamOfAHastyPeer(t *testing.T) {
 	r.noBufLost()
 }
 
-// A peer that waits for nothing: Request, Rtr frame and FPDU in one go, while the connection is a
-// stream. What is after the Request is kept for when the ULP has decided, and the Rtr frame is one
-// still.
-//
-// req: P2P-14
-func TestRtrOfAHastyPeer(t *testing.T) {
-	for _, cut := range []func() int{octetByOctet, func() int { return 1400 }} {
-		p := newHasty(t, rigConfig{}, stream.Options{})
-		r := p.r
-		s := r.newEnd(r.server, unmarked)
-		write := withCRC(t, fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+
-			"0000")
-		p.dribble(unhex(t, hexReq+"5001 0002 6869"+hexRtr+"4001 0000"+write), cut)
-		r.pass(time.Second)
-		l := must(r.server.respond(r.ctx, p.conn, nil, ListenOptions{}))
-		req := must(l.nextRequest(r.ctx))
-		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-		r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
-		require.Equal(t, []byte{0xab, 0xcd}, s.region.Bytes()[:2])
-		p.reset()
-		s.awaitClosed()
-		r.noBufLost()
-	}
-}
-
-// PrivateDataMax is about Rev 0. From Rev 1 on frames may have 512 octets, however little an
-// application wants of Rev 0.
-//
-// req: D01-6.1-33, 5044-7.1.1-7
-func TestPrivateDataMaxIsOfRevZero(t *testing.T) {
-	r := newRig(t, turned, rigConfig{listen: ListenOptions{PrivateDataMax: 2}})
-	for _, d := range []Dialect{RFC5044, RTR, RFC6581} {
-		there, back := randomBytes(1, d.PrivateDataMax()), randomBytes(2, d.PrivateDataMax())
-		s, c := r.newEnd(r.server, opts{}),
-			r.newEnd(r.client, connOpts(ConnParam{Dialect: d, PrivateDataMax: 3}))
-		require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.with(there)))
-		req := r.request()
-		require.Equal(t, there, req.PrivateData())
-		require.NoError(t, req.Accept(r.ctx, s.qp, s.with(back)))
-		c.expectInService()
-		require.Equal(t, back, c.qp.PeerPrivateData())
-	}
-	for n := 2; n <= 3; n++ { // what is too long for Rev 0 is still refused
-		c := r.newEnd(r.client, connOpts(ConnParam{Dialect: RDDP01}))
-		require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.with(make([]byte, n))))
-		if n == 2 {
-			require.NoError(t, r.request().Reject(r.ctx, nil))
-		} else {
-			require.ErrorIs(t, r.failure().Err, mpa.ErrPrivateData)
-		}
-		c.awaitClosed()
-	}
-}
-
-// A peer-to-peer Initiator owes its Rtr frame or RTR message: a FIN in its place, or within it,
-// is no orderly end. When this end is closing anyway, nothing is missed; but half a frame stays
-// half a frame.
-//
-// req: P2P-14
-func TestClosedWithTheLastOfStartupOwed(t *testing.T) {
-	for _, tc := range []struct {
-		d    Dialect
-		said string // and no more
-	}{{RTR, ""}, {RTR, hex.EncodeToString([]byte("MPA ID Rtr"))}, {RFC6581, ""}, {RFC6581, "000ec1"}} {
-		for _, closing := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%v %q %v", tc.d, tc.said, closing), func(t *testing.T) {
-				r := newRig(t, turned, rigConfig{})
-				p := r.peerDials()
-				party := mpa.Party{RTR: mpa.AllRTR, PeerToPeer: true}
-				f := party.Request(mpa.Dialect(tc.d), nil)
-				p.write(f.Append(nil))
-				s := r.newEnd(r.server, opts{})
-				require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-				p.expectFrame(mpa.Reply)
-				s.post(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, 5)})
-				if closing {
-					s.qp.Disconnect()
-				}
-				p.write(unhex(t, tc.said))
-				p.ends(s)
-				require.Equal(t, Flushed, s.await(1)[0].Status)
-				if closing && tc.said == "" {
-					require.NoError(t, s.qp.Err())
-					return
-				}
-				s.expectMPAError(mpa.ErrConnection)
-				require.ErrorIs(t, s.qp.Err(), ErrPeerClosed)
-				require.ErrorIs(t, r.failure().Err, s.qp.Err())
-			})
-		}
-	}
-}
-
 // A Request of Rev 0 with S offers to let us speak first where rtr is served, and the request
 // says so beforehand.
 func TestPeerToPeerOfRevZero(t *testing.T) {
@@ -151,7 +57,7 @@ func TestRejectStreamOfAHastyDialer(t *testing.T) {
 	})
 }
 
-// Two Initiators, and two Responders, in every dialect that has frames: both ends say what it was.
+// Two Initiators on one stream, in every dialect that has frames: neither is in service.
 //
 // req: D01-6.1-10, D01-6.1-30, D01-6.1-31
 func TestTwoOfOneRole(t *testing.T) {
@@ -172,15 +78,6 @@ func TestTwoOfOneRole(t *testing.T) {
 			}
 			a.awaitClosed()
 			require.Error(t, a.qp.Err())
-			p := r.peerDials()
-			frame := (&mpa.Frame{Kind: mpa.Reply, Rev: uint8(d.Rev())}).Append(nil)
-			p.write(frame)
-			require.ErrorIs(t, r.failure().Err, mpa.ErrBothRespond)
-			p.expectReset()
-			c, q := r.dialling(connOpts(ConnParam{Dialect: d}))
-			own := q.expectFrame(mpa.Request)
-			q.write(own.Append(nil))
-			c.expectClosedBy(mpa.ErrBothInitiate)
 		})
 	}
 }
@@ -226,35 +123,6 @@ func TestSetupErrorOfTheInitiator(t *testing.T) {
 	c.expectClosedBy(unix.ENOPROTOOPT)
 	require.ErrorIs(t, c.qp.inService(r.ctx), unix.ENOPROTOOPT)
 	require.ErrorContains(t, c.qp.Err(), "ConnParam.UserTimeout 1m0s")
-}
-
-// A Responder may send no FPDU before the Initiator's first, so no Terminate either: its Reply
-// rejects, and Accept says why.
-func TestSetupErrorOfTheResponder(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	p := r.peerDials()
-	s := r.newEnd(r.server, connOpts(ConnParam{NoMarkers: true, UserTimeout: time.Minute}))
-	p.write(unhex(t, hexReq+"5002 0004 0002 0001"))
-	req := r.request()
-	r.refuseTimeout(req.connection)
-	require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), unix.ENOPROTOOPT)
-	p.play("< " + hexRep + "7002 0004 0001 0002")
-	require.Equal(t, Closed, s.qp.State())
-	p.closeSend()
-	p.expectFIN()
-}
-
-// culley-02 has nothing to say it with: either end resets the connection.
-func TestSetupErrorWithoutFrames(t *testing.T) {
-	r := newRig(t, turned, rigConfig{listen: ListenOptions{Dialects: []Dialect{Culley02}}})
-	p := r.peerDials()
-	s := r.newEnd(r.server, connOpts(ConnParam{UserTimeout: time.Minute}))
-	req := r.request()
-	r.refuseTimeout(req.connection)
-	require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), unix.ENOPROTOOPT)
-	p.untilEnded()
-	require.Empty(t, p.octets())
-	require.Equal(t, Closed, s.qp.State())
 }
 
 // A connection waits until our address is found to be free. StartConnect does not.

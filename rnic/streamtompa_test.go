@@ -234,44 +234,6 @@ func TestStreamingModeLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// The two blocking calls, as an application makes them.
-func TestConnectStreamBlocks(t *testing.T) {
-	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
-		done := make(chan error, 1)
-		for i := range uint64(10) { // calls and packets meet by chance
-			s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
-			sc, cc := r.streams()
-			r.say(cc, sc, randomBytes(i, 1+int(i)*100))
-			go func() {
-				req, err := r.server.AcceptStream(r.ctx, sc, helloAck)
-				if err == nil {
-					err = req.Accept(r.ctx, s.qp, s.conn)
-				}
-				done <- err
-			}()
-			r.hear(cc, helloAck)
-			require.NoError(t, c.qp.ConnectStream(r.ctx, cc, c.conn))
-			require.NoError(t, <-done)
-			r.exchange(s, c)
-			r.close(s, c)
-		}
-		sc, cc := r.streams()
-		c := r.newEnd(r.client, opts{})
-		go func() {
-			req, err := r.server.AcceptStream(r.ctx, sc, helloAck)
-			if err == nil {
-				err = req.Reject(r.ctx, []byte("no"))
-			}
-			done <- err
-		}()
-		r.hear(cc, helloAck)
-		err := c.qp.ConnectStream(r.ctx, cc, c.conn)
-		require.NoError(t, <-done)
-		re := errorAs[*RejectedError](t, err)
-		require.Equal(t, "no", string(re.PrivateData))
-	})
-}
-
 // Nothing but start-up stands between streaming mode and FPDUs, markers count from after the
 // start-up frame, and from there on every segment holds whole FPDUs; before, segments are what an
 // ordinary TCP makes of a stream.
@@ -321,7 +283,8 @@ func TestRulesBeginAfterStreamingMode(t *testing.T) {
 // Loss, repetition and reordering while stacks are switched are TCP's business, in each dialect and
 // whichever end is quicker: no octet of either mode is taken for the other's.
 //
-// req: 5044-7.1.5-1, D01-6.1.4-3, P2P-20, D01-3.1.2-11, C02-5.1.2-11
+// req: 5044-7.1.5-1, D01-6.1.4-3, P2P-20, D01-3.1.2-11, C02-5.1.2-11, C02-8.1-1, C02-8.1-2
+// req: C02-8.1-5
 func TestDelayedStartupOverABadNetwork(t *testing.T) {
 	bad := fault.Faults{Drop: 0.1, Reorder: 0.2, Duplicate: 0.05}
 	for seed := range uint64(10) {
@@ -332,9 +295,7 @@ func TestDelayedStartupOverABadNetwork(t *testing.T) {
 			c := r.newEnd(r.client, connOpts(ConnParam{Dialect: d, PeerToPeer: d >= RTR}))
 			sc, cc := r.streams()
 			r.pass(time.Duration(seed) * time.Millisecond)
-			for _, h := range r.hosts {
-				require.NoError(t, h.faulty.Set(bad, fault.Faults{}))
-			}
+			r.faults(bad)
 			r.say(cc, sc, randomBytes(seed, 5000))
 			r.say(sc, cc, randomBytes(seed, 5000))
 			respond := func(last []byte) awaited {
@@ -359,9 +320,7 @@ func TestDelayedStartupOverABadNetwork(t *testing.T) {
 				r.converse(s, c)
 			}
 			r.works(s, c)
-			for _, h := range r.hosts {
-				require.NoError(t, h.faulty.Set(fault.Faults{}, fault.Faults{}))
-			}
+			r.faults(fault.Faults{})
 			r.close(s, c)
 			r.noBufLost()
 		})
@@ -376,8 +335,7 @@ func TestNextRequestThatIsThere(t *testing.T) {
 		a := must(Open(Config{Manual: func() { turns++ }}))
 		l := awaited{connect.NewConnection(&a.host), make(chan *ConnRequest, 1)}
 		l.requests <- &ConnRequest{connection: l.Connection}
-		_, err := l.nextRequest(t.Context())
-		require.NoError(t, err)
+		must(l.nextRequest(t.Context()))
 		require.Zero(t, turns)
 	}
 }
@@ -447,44 +405,6 @@ func (r *rig) untilUnread(c, from net.Conn, n int) {
 			runtime.Gosched()
 			return false
 		}
-	})
-}
-
-// Both ends wait as Responder: the timeout tells.
-//
-// req: D01-6.1-31, D01-6.1-35
-func TestBothRespond(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	sc, cc := r.streams()
-	begin := r.time
-	s := must(r.server.respond(r.ctx, sc, nil, ListenOptions{}))
-	c := must(r.client.respond(r.ctx, cc, nil, ListenOptions{}))
-	_, err := s.nextRequest(r.ctx)
-	require.ErrorIs(t, err, ErrStartupTimeout)
-	require.GreaterOrEqual(t, r.time-begin, int64(connect.RequestTimeout))
-	_, err = c.nextRequest(r.ctx)
-	require.Error(t, err)
-	r.noBufLost()
-}
-
-// What is no Request ends the connection with one error.
-//
-// req: D01-6.1.2-2, D01-6.1-14, D01-6.1-26
-func TestStreamingOctetsAreNoRequest(t *testing.T) {
-	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		sc, cc := r.streams()
-		_, err := cc.Write([]byte("one more thing, in streaming mode"))
-		require.NoError(t, err)
-		l := must(r.server.respond(r.ctx, sc, nil, ListenOptions{}))
-		_, err = l.nextRequest(r.ctx)
-		require.ErrorIs(t, err, mpa.ErrKey)
-		r.blocking(func() error {
-			if _, err := cc.Read(make([]byte, 1)); err == nil {
-				return os.ErrExist
-			}
-			return nil
-		})
-		r.until("the end", func() bool { return len(r.server.host.Live()) == 0 })
 	})
 }
 

@@ -2,6 +2,7 @@ package rnic
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 	"time"
 
@@ -101,113 +102,96 @@ func TestReceiveAfterOwnClose(t *testing.T) {
 	s.expectClosed()
 }
 
-// What was posted before an orderly close is sent, to its last octet; what is posted after it is
-// an error of the call, while the connection still closes and when it is gone, and nothing of it
-// is sent.
+// What was posted before an orderly close is sent, to its last octet, whichever end closes; what is
+// posted after its own close is an error of the call, while the connection still closes and when it
+// is gone, and nothing of it is sent.
 //
-// req: DDP-8.2.1-1, DDP-8.2.1-2, DDP-4-1
-func TestPostAfterOwnClose(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	const n = 1 << 20
-	s := r.newEndOf(r.server, opts{}, n)
-	p, _ := r.peerConnects(s, false)
-	p.open()
-	s.post(s.send(1, 0, n))
-	s.qp.Disconnect()
-	refused := func() {
-		t.Helper()
-		require.ErrorIs(
-			t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: s.source.Slice(0, 10)})), ErrClosed)
-		require.ErrorIs(
-			t, errOf(s.qp.PostSend(WorkRequest{Op: OpWrite, ID: 3, Local: s.source.Slice(0, 10)})),
-			ErrClosed)
-	}
-	refused()
-	var got []byte
-	for len(got) < n {
-		got = append(got, p.nextFPDU().payload...)
-	}
-	require.True(t, bytes.Equal(s.source.Bytes(), got))
-	p.expectFIN() // nothing of what was posted too late
-	refused()
-	p.ends(s)
-	refused()
-	require.NoError(t, s.qp.Err())
-	s.expectCompletions(Completion{ID: 1, Op: OpSend, Len: n})
-	require.Zero(t, s.cq.promised())
+// req: DDP-8.2.1-1, DDP-8.2.1-2, DDP-4-1, DDP-8.2.1-4, DDP-8.2.1-5
+func TestPostBeforeAndAfterClose(t *testing.T) {
+	each(t, rigConfig{}, map[string]bool{"own": true, "the peer's": false},
+		func(t *testing.T, r *rig, own bool) {
+			const n = 1 << 20
+			s := r.newEndOf(r.server, opts{}, n)
+			p, _ := r.peerConnects(s, false)
+			p.open()
+			s.post(s.send(1, 0, n))
+			refused := func() {
+				t.Helper()
+				for _, op := range []Opcode{OpSend, OpWrite} {
+					require.ErrorIs(t, errOf(s.qp.PostSend(as(op, s.send(2, 0, 10)))), ErrClosed)
+				}
+			}
+			if own {
+				s.qp.Disconnect()
+				refused()
+			} else {
+				p.closeSend()
+			}
+			var got []byte
+			for _, f := range p.untilFIN() { // nothing of what was posted too late
+				got = append(got, f.payload...)
+			}
+			require.True(t, bytes.Equal(s.source.Bytes(), got))
+			if own {
+				refused()
+				p.closeSend()
+			}
+			s.expectClosed()
+			if own {
+				refused()
+			}
+			s.expectCompletions(Completion{ID: 1, Op: OpSend, Len: n})
+			require.Zero(t, s.cq.promised())
+		})
 }
 
 // An error in what the peer sends marks the connection, and what waits to be sent waits in vain:
 // one message goes out, the Terminate, then our FIN, and nothing else, however much was posted
-// before and is posted after it. The connection is gone when the peer has closed its half.
+// before and is posted after it. After a Terminate of the peer's not even that goes out. What was
+// posted comes back, and the connection is gone when the peer has closed its half.
 //
 // req: DDP-5-9, DDP-5-10, DDP-5-13, DDP-8.2.2-5, DDP-9.1-14, 5040-5.4-5, 5041-3-1
-func TestNothingPostedFollowsATerminate(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		const requests, size = 32, 1 << 20
-		s := r.newEndOf(r.server, qpOpts(QPOptions{SendDepth: requests}), size)
-		p, _ := r.peerConnects(s, false)
-		p.open()
-		for i := range requests {
-			s.post(s.send(uint64(i), 0, size))
-		}
-		p.nextFPDU() // the first message has begun
-		p.inject(writeFPDU(0xdead, 0, "wrong"))
-		s.expectState(Terminating)
-		// it may be too late for this, too
-		late := errOf(
-			s.qp.PostSend(WorkRequest{Op: OpSend, ID: requests, Local: s.source.Slice(0, size)})) == nil
-
-		sent := 0
-		for {
-			f := p.nextFPDU()
-			if f.QN == rdmap.QNTerminate {
-				term, ok := rdmap.ParseTerminate(f.payload)
-				require.True(t, ok)
-				require.Equal(t, rdmap.Cause(0x1100), term.Cause)
-				break
-			}
-			if f.Last {
-				sent++
-			}
-		}
-		p.expectFIN() // nothing after the Terminate
-		p.ends(s)
-		require.Empty(t, r.server.host.Live())
-
-		want := requests
-		if late {
-			want++
-		}
-		for i, c := range s.await(want) {
-			require.Equal(t, uint64(i), c.ID)
-			require.Equal(t, i >= sent, c.Status == Flushed, "request %d of which %d were sent", i, sent)
-		}
-		require.Less(t, sent, requests, "nothing was left to withhold")
-	})
-}
-
-// A Terminate of the peer's stops us in the middle of a message, and what was posted comes back.
-//
 // req: 5040-5.4-6, 5040-6.2.1-2
-func TestPeersTerminateStopsUs(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	const requests, size = 32, 1 << 20
-	s := r.newEndOf(r.server, qpOpts(QPOptions{SendDepth: requests}), size)
-	p, _ := r.peerConnects(s, false)
-	p.open()
-	for i := range requests {
-		s.post(s.send(uint64(i), 0, size))
-	}
-	p.nextFPDU()
-	p.inject(terminateFPDU([]byte{0x11, 0x01, 0, 0}))
-	p.skipToFIN()
-	require.Less(t, len(p.octets()), requests*size, "it sent everything nevertheless")
-	p.ends(s)
-	cs := s.await(requests)
-	require.Equal(t, Flushed, cs[requests-1].Status)
-	for i, c := range cs {
-		require.Equal(t, uint64(i), c.ID)
+func TestNothingPostedFollowsATerminate(t *testing.T) {
+	for name, said := range map[string]fpdu{"ours": writeFPDU(0xdead, 0, "wrong"),
+		"the peer's": terminateFPDU([]byte{0x11, 0x01, 0, 0})} {
+		t.Run(name, func(t *testing.T) {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				const requests, size = 32, 1 << 20
+				s := r.newEndOf(r.server, qpOpts(QPOptions{SendDepth: requests}), size)
+				p, _ := r.peerConnects(s, false)
+				p.open()
+				for i := range requests {
+					s.post(s.send(uint64(i), 0, size))
+				}
+				p.nextFPDU() // the first message has begun
+				p.inject(said)
+				s.expectState(Terminating)
+				want := requests
+				if errOf(s.qp.PostSend(s.send(requests, 0, size))) == nil {
+					want++ // else it was too late for this, too
+				}
+				sent := p.untilFIN()
+				if name == "ours" {
+					last := len(sent) - 1
+					require.Equal(t, terminateFPDU("").Header, sent[last].Header)
+					require.Equal(t, []byte{0x11, 0}, sent[last].payload[:2])
+					sent = sent[:last]
+				}
+				whole := 0
+				for _, f := range sent {
+					require.EqualValues(t, rdmap.QNSend, f.QN)
+					whole += map[bool]int{true: 1}[f.Last]
+				}
+				p.ends(s)
+				require.Empty(t, r.server.host.Live())
+				for i, c := range s.await(want) {
+					require.Equal(t, uint64(i), c.ID)
+					require.Equal(t, i >= whole, c.Status == Flushed, "request %d, %d were sent", i, whole)
+				}
+				require.Less(t, whole, requests, "nothing was left to withhold")
+			})
+		})
 	}
 }
 
@@ -284,89 +268,80 @@ func TestOctetsAfterAFIN(t *testing.T) {
 
 // Whichever end closes, and whether gracefully or for an error: both ends hear of the end of the
 // stream, which over TCP is that of the connection, the connection is gone, and only an error is
-// told as one.
+// told as one. An end that its ULP did not ask for is one event. The states say how it ended:
+// Terminating with a Terminate, whichever end found the error, Error when this end gave the
+// connection up without one, neither when it ended in order or the transport was lost.
 //
-// req: DDP-5-11, DDP-5-12, DDP-5-13, DDP-8.2-2, 5041-3-1, C02-8.2-1
+// req: DDP-5-11, DDP-5-12, DDP-5-13, DDP-8.2-2, 5041-3-1, C02-8.2-1, 5042-2.2.7-1
 func TestEndOfStreamIsEndOfConnection(t *testing.T) {
+	type side struct {
+		event  EventKind // 0: none
+		before State     // between RTS and Closed; RTS: none
+	}
 	for _, tc := range []struct {
-		name     string
-		end      func(t *testing.T, s, c *end)
-		graceful bool
+		name string
+		do   func(s, c *end)
+		s, c side
 	}{
-		{"close", func(_ *testing.T, s, c *end) { c.qp.Disconnect() }, true},
-		{"close at the other end", func(_ *testing.T, s, c *end) { s.qp.Disconnect() }, true},
-		{"close at both", func(_ *testing.T, s, c *end) { s.qp.Disconnect(); c.qp.Disconnect() }, true},
-		{"DDP error", func(t *testing.T, s, c *end) {
-			require.NoError(t, c.wrong(s, func(wr *WorkRequest) { wr.RemoteSTag++ }))
-		}, false},
-		{"abort", func(_ *testing.T, s, c *end) { c.qp.Abort() }, false},
+		{"close", func(_, c *end) { c.qp.Disconnect() },
+			side{EventPeerClosed, Closing}, side{0, Closing}},
+		{"close at the other end", func(s, _ *end) { s.qp.Disconnect() },
+			side{0, Closing}, side{EventPeerClosed, Closing}},
+		{"close at both", func(s, c *end) { s.qp.Disconnect(); c.qp.Disconnect() },
+			side{0, Closing}, side{0, Closing}},
+		{"error in what came", func(s, c *end) {
+			require.NoError(c.d.t, c.wrong(s, func(wr *WorkRequest) { wr.RemoteSTag++ }))
+		}, side{EventTerminated, Terminating}, side{EventTerminated, Terminating}},
+		{"local error", func(_, c *end) {
+			c.post(WorkRequest{Op: OpSend, Local: SGE{STag: 0xbad, Length: 1}})
+		}, side{EventFailed, RTS}, side{EventFailed, Error}},
+		{"abort", func(_, c *end) { c.qp.Abort() }, side{EventFailed, RTS}, side{0, RTS}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+				events := []<-chan Event{r.server.Events(), r.client.Events()}
 				s, c := r.connect(opts{}, opts{})
 				r.exchange(s, c)
 				require.Len(t, r.server.host.Live(), 1)
-				tc.end(t, s, c)
-				for _, q := range []*QueuePair{s.qp, c.qp} {
-					r.untilDone(q)
-					require.Equal(t, Closed, q.State())
-					require.Equal(t, tc.graceful, q.Err() == nil, "%v", q.Err())
-				}
+				tc.do(s, c)
+				states := r.states(s, c)
 				r.until("both connections gone", func() bool {
 					return len(r.server.host.Live())+len(r.client.host.Live()) == 0
 				})
+				for i, want := range []side{tc.s, tc.c} {
+					q := []*end{s, c}[i].qp
+					require.Equal(t, want.before != Closing, q.Err() != nil, "%v", q.Err())
+					if r.kind == turned {
+						require.Equal(t, slices.Compact([]State{RTS, want.before, Closed}), states[i])
+					}
+					if want.event != 0 {
+						e := soon(&r.driver, events[i])
+						require.Equal(t, want.event, e.Kind, "%v", e)
+						require.Same(t, q, e.QP)
+						require.Equal(t, want.event != EventPeerClosed, e.Err != nil)
+						require.ErrorIs(t, q.Err(), e.Err)
+						require.EqualValues(t, 1, q.adapter.EventCount(want.event))
+					}
+					noEvent(t, events[i])
+				}
 			})
 		})
 	}
 }
 
-// states turns the rig until q has ended, and returns what states it was in from now on.
-func (r *rig) states(q *QueuePair) []State {
+// states waits until all have ended, and returns what states each was in from now on.
+func (r *rig) states(ends ...*end) [][]State {
 	r.t.Helper()
-	seen := []State{q.State()}
+	seen := make([][]State, len(ends))
 	r.until("the end", func() bool {
-		if s := q.State(); s != seen[len(seen)-1] {
-			seen = append(seen, s)
+		over := true
+		for i, e := range ends {
+			seen[i] = slices.Compact(append(seen[i], e.qp.State()))
+			over = over && isDone(e.qp)
 		}
-		return isDone(q)
+		return over
 	})
 	return seen
-}
-
-// Which states an end goes through says how the connection ended: Terminating with a Terminate,
-// whichever end found the error, Error when this end gave it up without one, neither when it
-// ended in order or the transport was lost.
-func TestStates(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		do   func(r *rig, s, c *end)
-		c, s []State
-	}{
-		{"own close", func(_ *rig, _, c *end) {
-			c.qp.Disconnect()
-		}, []State{RTS, Closing, Closed}, []State{RTS, Closing, Closed}},
-		{"error of ours that the peer finds", func(r *rig, _, c *end) {
-			c.post(WorkRequest{Op: OpWrite, Local: c.source.Slice(0, 1), RemoteSTag: 0xbad})
-		}, []State{RTS, Terminating, Closed}, []State{RTS, Terminating, Closed}},
-		{"local error", func(r *rig, _, c *end) {
-			c.post(WorkRequest{Op: OpSend, Local: SGE{STag: 0xbad, Length: 1}})
-		}, []State{RTS, Error, Closed}, []State{RTS, Closed}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			for _, looked := range []int{0, 1} {
-				r := newRig(t, turned, rigConfig{})
-				s, c := r.connect(opts{}, opts{})
-				tc.do(r, s, c)
-				if looked == 0 {
-					require.Equal(t, tc.c, r.states(c.qp))
-				} else {
-					require.Equal(t, tc.s, r.states(s.qp))
-				}
-				awaitClosed(c, s)
-				require.Equal(t, [2]State{Closed, Closed}, [2]State{c.qp.State(), s.qp.State()})
-			}
-		})
-	}
 }
 
 // Giving a connection up is Error from service and from Closing; a Terminate that was exchanged
@@ -404,7 +379,7 @@ func TestTerminatingFromClosing(t *testing.T) {
 	c.post(WorkRequest{Op: OpWrite, Local: c.source.Slice(0, 1), RemoteSTag: 0xbad})
 	s.expectState(Terminating)
 	s.qp.Disconnect()
-	require.Equal(t, []State{Terminating, Closed}, r.states(s.qp))
+	require.Equal(t, [][]State{{Terminating, Closed}}, r.states(s))
 	require.ErrorAs(t, s.qp.Err(), new(*TerminateError))
 }
 
@@ -421,7 +396,7 @@ func TestUserTimeout(t *testing.T) {
 			s, c := r.connect(connOpts(ConnParam{UserTimeout: after}),
 				connOpts(ConnParam{UserTimeout: after}))
 			r.exchange(s, c)
-			require.NoError(t, r.hosts[0].faulty.Set(cut, cut))
+			r.hosts[0].faults(cut, cut)
 			begin := r.time
 			for _, x := range [][2]*end{{s, c}, {c, s}} {
 				if inFlight {

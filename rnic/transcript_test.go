@@ -68,6 +68,13 @@ var transcripts = []struct {
 		`< REQ d002 0004 c000 c000; > REP 4002 0000; resets plain`},
 	{"a rejection with half of the enhanced data", ConnParam{PeerToPeer: true},
 		`< REQ d002 0004 c000 c000; > REP 7002 0001 80; resets enhanced`},
+	// an Initiator that asks in Rev 0 wants Rev 0 back; one that named rfc5044, Rev 1
+	{"Rev 0, answered with Rev 1", ConnParam{Dialect: RDDP01},
+		`< REQ c000 0000; > REP c001 0000; revision 1`},
+	{"Rev 1, answered with Rev 0", ConnParam{Dialect: RFC5044, NoMarkers: true},
+		`< REQ 4001 0000; > REP c000 0000; revision 0`},
+	{"Rev 1, answered with Rev 2", ConnParam{Dialect: RFC5044, NoMarkers: true},
+		`< REQ 4001 0000; > REP c002 0000; revision 2`},
 	// the Request says what the options want
 	{"Request without CRC", ConnParam{NoCRC: true}, `< REQ 8001 0000`},
 	{"sockets: Request without markers", ConnParam{PrivateData: []byte("hello")},
@@ -172,7 +179,8 @@ var transcribed = map[string]Startup{
 // req: D01-6.1.1-8, D01-6.1.1-9, 5044-4.4-1, 5044-7.1.1-3
 // req: 5044-C.2-5, 5044-C.1-3, 5044-3-2, 5044-C.1-2, 5044-C.2-6, 5044-C.1-5
 // req: D01-6.1-21
-// req: D01-6.1.3.2-2
+// req: D01-6.1.3.2-2, D01-6.1-20, 5044-C.2-3, 5044-C.2-1, D01-6.1.1-13, D01-6.1.1-14, DDP-3.3-1
+// req: DDP-4-2, 5040-3.1-1
 func TestTranscripts(t *testing.T) {
 	for _, tc := range transcripts {
 		t.Run(tc.name, func(t *testing.T) {
@@ -242,6 +250,11 @@ func TestTranscripts(t *testing.T) {
 					require.Zero(t, r.client.StartupCounters().Fallbacks)
 					require.Equal(t, Closed, e.qp.State())
 					p.expectReset()
+					return
+				case "revision":
+					p.expectFIN()
+					p.ends(e)
+					require.Equal(t, rest, strconv.Itoa(errorAs[*RevisionError](t, e.qp.Err()).Revision))
 					return
 				case "closes":
 					require.Equal(t, rest, string(e.qp.PeerPrivateData()))

@@ -1,7 +1,6 @@
 package rnic
 
 import (
-	"io"
 	"testing"
 	"time"
 
@@ -17,58 +16,35 @@ const wakeUpFPDU = "000e c140 00000001 00000000 00000000 ebd34c5f"
 // later, by none.
 func TestWakeUp(t *testing.T) {
 	const after = 50 * time.Millisecond
-	const send = "0012 4143 00000000 00000000 00000001 00000000"
-	startUp := func(t *testing.T, r *rig, opt opts) (*end, *peer) {
-		opt.NoMarkers = true
-		c, p := r.dialling(opt)
+	type wakeUp struct {
+		after time.Duration
+		do    func(r *rig, c *end)
+		comes bool
+	}
+	send := func(_ *rig, c *end) { c.post(c.sendQuietly(0, 0)) }
+	each(t, rigConfig{}, map[string]wakeUp{
+		"after what was sent": {after, send, true},
+		"not asked for":       {0, send, false},
+		"nothing was sent":    {after, func(r *rig, c *end) { r.pass(2 * after); send(r, c) }, false},
+		"closed before":       {after, func(r *rig, c *end) { send(r, c); c.qp.Disconnect() }, false},
+	}, func(t *testing.T, r *rig, x wakeUp) {
+		c, p := r.dialling(connOpts(ConnParam{NoMarkers: true, Quirks: Quirks{WakeUp: x.after}}))
 		p.play("< "+hexReq+"4001 0000", "> "+hexRep+"4001 0000")
 		c.expectInService()
-		return c, p
-	}
-	// rest: after the Request come these octets and, in virtual time, no others.
-	rest := func(t *testing.T, r *rig, p *peer, want ...string) {
-		var octets []byte
-		for _, w := range want {
-			octets = append(octets, unhex(t, w)...)
-		}
-		r.until("octets", func() bool { return len(p.octets()) >= 20+len(octets) })
-		r.pass(2 * time.Second)
-
-		require.Equal(t, octets, p.octets()[20:])
-	}
-	t.Run("after what was sent", func(t *testing.T) {
-		r := newRig(t, turned, rigConfig{})
-		c, p := startUp(t, r, connOpts(ConnParam{Quirks: Quirks{WakeUp: after}}))
 		at := r.time
-		c.post(c.sendQuietly(0, 0))
-		r.until("the wake-up", func() bool { return len(p.octets()) > 20+24 })
-		require.InDelta(t, after, r.time-at, float64(after)/5)
-
-		rest(t, r, p, withCRC(t, send), wakeUpFPDU)
-		require.Equal(t, StartupCounters{WakeUps: 1}, r.client.StartupCounters())
+		x.do(r, c)
+		p.expectFPDU(sendFPDU(1, ""))
+		want := StartupCounters{}
+		if x.comes {
+			want.WakeUps = 1
+			p.expectOctets("the wake-up", unhex(t, wakeUpFPDU))
+			require.InDelta(t, after, r.time-at, float64(after)/5)
+		}
+		r.pass(2 * time.Second)
+		p.expectNothing()
+		require.Equal(t, want, r.client.StartupCounters())
 		require.EqualValues(t, 1, r.stats(c.qp).MessagesSent, "the ULP's")
-	})
-	t.Run("nothing was sent", func(t *testing.T) {
-		r := newRig(t, turned, rigConfig{})
-		c, p := startUp(t, r, connOpts(ConnParam{Quirks: Quirks{WakeUp: after}}))
-		r.pass(2 * after)
-		c.post(c.sendQuietly(0, 0))
-		rest(t, r, p, withCRC(t, send))
-		require.Zero(t, r.client.StartupCounters())
-	})
-	t.Run("not asked for", func(t *testing.T) {
-		r := newRig(t, turned, rigConfig{})
-		c, p := startUp(t, r, opts{})
-		c.post(c.sendQuietly(0, 0))
-		rest(t, r, p, withCRC(t, send))
-	})
-	t.Run("closed before", func(t *testing.T) {
-		r := newRig(t, turned, rigConfig{})
-		c, p := startUp(t, r, connOpts(ConnParam{Quirks: Quirks{WakeUp: after}}))
-		c.post(c.sendQuietly(0, 0))
-		c.qp.Disconnect()
-		rest(t, r, p, withCRC(t, send))
-		require.ErrorIs(t, p.ended(), io.EOF)
+		require.Equal(t, c.qp.State() != RTS, p.ended() != nil)
 	})
 }
 

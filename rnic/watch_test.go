@@ -16,10 +16,8 @@ func TestMemory(t *testing.T) {
 	const size = 1 << 16
 	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	require.NoError(t, err)
-	readable, err := pd.Register(b[:size/2], RemoteRead)
-	require.NoError(t, err)
-	writable, err := pd.Register(b[size/2:], LocalWrite)
-	require.NoError(t, err)
+	readable := must(pd.Register(b[:size/2], RemoteRead))
+	writable := must(pd.Register(b[size/2:], LocalWrite))
 	m := a.NewMemory()
 	m.Enter()
 	for _, x := range []struct {

@@ -146,3 +146,16 @@ func TestNothingAfterTerminate(t *testing.T) {
 		require.True(t, a.Idle())
 	}
 }
+
+// Octets of a Response are answers, and no more of them than were asked for: a peer may send them
+// over and over.
+func TestAnsweredByAResponse(t *testing.T) {
+	a := newPair(t, nil).ends[0]
+	a.post(1, wq.OpRead, 0, 100)
+	a.pull(1)
+	before := a.Answered()
+	for responded, want := range map[uint64]uint64{0: 0, 60: 60, 100: 100, 1000: 100} {
+		a.ack.responded = responded
+		require.Equal(t, want, a.Answered()-before)
+	}
+}
