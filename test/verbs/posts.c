@@ -11,10 +11,29 @@ static long futexes;
 #define syscall(number, ...) (futexes += (number) == SYS_futex, syscall(number, __VA_ARGS__))
 #include "../../verbs/shim/engine.c"
 #include "../../verbs/shim/channel.c"
+#include "../../verbs/shim/post.c"
+#define begin begin_request
+#include "../../verbs/shim/wr.c"
 
-/* Nothing here loads the engine. */
+static bool looks_like_roce;
+
 bool rv_roce(void)
 {
+	return looks_like_roce;
+}
+
+/* Nothing here posts datagrams or binds windows, or loads the engine. */
+void rv_put_destination(struct rv_qp *q, struct rv_wqe *w, const struct rv_ah *ah, uint32_t number,
+			uint32_t qkey)
+{
+	(void)q, (void)w, (void)ah, (void)number, (void)qkey;
+	abort();
+}
+
+int rv_put_bind(struct rv_qp *q, struct rv_wqe *w, struct ibv_mw *mw, uint32_t rkey,
+		const struct ibv_mw_bind_info *bind)
+{
+	(void)q, (void)w, (void)mw, (void)rkey, (void)bind;
 	abort();
 }
 
@@ -68,6 +87,68 @@ static bool since(int want_turns, uint64_t want_rung, const char *why)
 	want_turns -= turns;
 	turns = 0;
 	return !want_turns && rung == want_rung;
+}
+
+static struct rv_context device;
+static struct rv_qp pair;
+
+/* A queue pair with room for 64 requests, which takes them. */
+static void create_pair(void)
+{
+	static struct rv_queue ring;
+	static struct rv_wqe entries[64];
+	static struct rv_sent sents[64];
+
+	device.verbs.context.ops.post_send = rv_post_send;
+	pair = (struct rv_qp){ .sq = &ring, .sq_entries = entries, .sq_mask = 63, .sents = sents,
+			       .sent_mask = 63, .cap = { .max_send_wr = 64, .max_send_sge = 1 },
+			       .sends_from = IBV_QPS_RTS };
+	pair.qp.qp_base.context = &device.verbs.context;
+	pair.qp.qp_base.qp_type = IBV_QPT_RC;
+	pair.qp.qp_base.state = IBV_QPS_RTS;
+	rv_start_wr(&pair);
+}
+
+enum way { CALLS, CHAIN, WR };
+
+/* Posts n Writes, of which the one at index signaled, if any, is. All have left after that. */
+static bool post(enum way way, int n, int signaled)
+{
+	struct ibv_send_wr wr[RV_BATCH_MIN + 1] = { 0 }, *bad;
+
+	if (way == WR)
+		ibv_wr_start(&pair.qp);
+	for (int i = 0; i < n; i++) {
+		wr[i].opcode = IBV_WR_RDMA_WRITE;
+		wr[i].send_flags = i == signaled ? IBV_SEND_SIGNALED : 0;
+		wr[i].next = way == CHAIN && i + 1 < n ? &wr[i + 1] : NULL;
+		pair.qp.wr_flags = wr[i].send_flags;
+		if (way == WR)
+			ibv_wr_rdma_write(&pair.qp, 1, 2);
+		else if (way == CALLS && ibv_post_send(&pair.qp.qp_base, &wr[i], &bad))
+			return false;
+	}
+	if ((way == WR && ibv_wr_complete(&pair.qp)) ||
+	    (way == CHAIN && ibv_post_send(&pair.qp.qp_base, wr, &bad)))
+		return false;
+	store_release(&pair.retired, pair.sent);
+	return true;
+}
+
+/* Whether posting so many makes so many Turns, however they are posted. */
+static bool posts_make(int want_turns, int n, int signaled, const char *why)
+{
+	static const char *const names[] = { "one by one", "a chain", "ibv_wr" };
+
+	for (enum way way = CALLS; way <= WR; way++) {
+		char text[100];
+
+		snprintf(text, sizeof text, "%s: %s", names[way], why);
+		posted = 0;
+		if (!post(way, n, signaled) || !since(want_turns, 0, text))
+			return false;
+	}
+	return true;
 }
 
 static void *waits(void *acks)
@@ -129,6 +210,22 @@ int main(void)
 	rv_turn(1);
 	rv_ring_batch(0, 1, true);
 	if (!since(1, 0, "many, a Turn among them"))
+		return 1;
+
+	create_pair();
+	if (!posts_make(0, RV_BATCH_MIN + 1, RV_BATCH_MIN, "as an RNIC, no completion waits"))
+		return 1;
+	looks_like_roce = true;
+	if (!posts_make(1, RV_BATCH_MIN + 1, RV_BATCH_MIN, "many, the last of which is signaled") ||
+	    !posts_make(0, RV_BATCH_MIN + 1, -1, "many, none of which is") ||
+	    !posts_make(0, RV_BATCH_MIN - 1, RV_BATCH_MIN - 2, "few, the last of which is"))
+		return 1;
+	posted = 0;
+	if (!post(CHAIN, RV_BATCH_MIN, 0) || !since(1, 0, "a chain, the first of which is") ||
+	    !post(WR, RV_BATCH_MIN, 0) || !since(1, 0, "by ibv_wr, the first of which is"))
+		return 1;
+	pair.signal_all = true;
+	if (!posts_make(1, RV_BATCH_MIN, -1, "many, where all are"))
 		return 1;
 
 	/* One that waits for an event of what it has posted. */

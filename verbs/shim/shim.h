@@ -388,6 +388,7 @@ struct rv_qp {
 	/* ibv_wr_*: what wr_start began. */
 	uint32_t wr_sent, wr_tail, wr_entry;
 	int wr_error;
+	unsigned int wr_send_flags; /* of all of its requests */
 	struct rv_wqe *wr_now;
 };
 
@@ -500,7 +501,7 @@ static inline bool rv_is_ud(const struct rv_qp *q)
 	return q->qp.qp_base.qp_type == IBV_QPT_UD;
 }
 
-/* Whether a completion waits for the peer's answer, where a request's flags ask for one. */
+/* Whether a completion waits for the peer's answer, where the flags of requests ask for one. */
 static inline bool rv_waits_for_peer(const struct rv_qp *q, unsigned int flags)
 {
 	return (q->signal_all || flags & IBV_SEND_SIGNALED) && rv_roce() && !rv_is_ud(q);

@@ -23,6 +23,7 @@ static void start(struct ibv_qp_ex *qp)
 	q->wr_tail = q->sq_tail;
 	q->wr_sent = q->sent;
 	q->wr_error = 0;
+	q->wr_send_flags = 0;
 	q->wr_now = NULL;
 }
 
@@ -48,6 +49,7 @@ static struct rv_wqe *begin(struct rv_qp *q, uint8_t op, uint8_t wc)
 	q->wr_entry = q->wr_tail;
 	w = &q->sq_entries[q->wr_entry & q->sq_mask];
 	*w = (struct rv_wqe){ .id = q->wr_sent, .op = op };
+	q->wr_send_flags |= q->qp.wr_flags;
 	if (q->signal_all || q->qp.wr_flags & IBV_SEND_SIGNALED)
 		w->flags |= RV_FLAG_SIGNALED;
 	if (q->qp.wr_flags & IBV_SEND_SOLICITED)
@@ -217,7 +219,7 @@ static void set_inline_data(struct ibv_qp_ex *qp, void *addr, size_t length)
 static int complete(struct ibv_qp_ex *qp)
 {
 	struct rv_qp *q = (struct rv_qp *)qp;
-	unsigned int flags = qp->wr_flags; /* the last request's, as a rule */
+	unsigned int flags = q->wr_send_flags;
 	int error = q->wr_error;
 	uint32_t requests;
 
