@@ -13,43 +13,55 @@ import (
 // checkDevice refuses a device that cannot be, before anything is made, and says all that is wrong
 // with it.
 func (o *nicOptions) checkDevice() error {
-	if err := o.checkDriver(); err != nil {
-		return err
+	if o.pmd != "kernel" {
+		return o.checkFlags()
 	}
+	_, err := o.kernelAddr()
+	return errors.Join(o.checkFlags(), err)
+}
+
+// checkFlags is checkDevice without the address of the kernel.
+func (o *nicOptions) checkFlags() error {
 	var errs []error
 	wrong := func(err error) { errs = append(errs, err) }
-	useless := o.useless()
+	known := o.checkDriver()
+	wrong(known)
+	var useless []string
+	if known == nil {
+		useless = o.useless()
+	}
 	if len(useless) > 0 {
 		wrong(fmt.Errorf("--pmd %s has no use for %s: leave it out", o.pmd, strings.Join(useless, ", ")))
 	}
-	if o.pmd == "kernel" {
+	switch o.pmd {
+	case "kernel":
 		if o.capture != "" {
 			wrong(fmt.Errorf("--capture: %s", port.KernelCapture(o.capture)))
 		}
-		_, err := o.kernelAddr()
-		return errors.Join(append(errs, err)...)
+		return errors.Join(errs...)
+	case "memif":
+		wrong(o.memif.check())
 	}
 	if o.queues < 1 || o.queues > queuesMax {
 		wrong(fmt.Errorf("--queues %d: want 1 to %d", o.queues, queuesMax))
 	}
 	wrong(o.checkCores())
 	switch {
-	case o.hostAddr == "", slices.Contains(useless, "--host-addr"):
+	case o.hostAddr == "", known != nil, slices.Contains(useless, "--host-addr"):
 	case o.pmd != "tap":
 		wrong(fmt.Errorf("--host-addr %s: only --pmd tap sets the kernel's side up; give it its "+
 			"address with ip addr", o.hostAddr))
 	default:
 		wrong(o.checkHostAddr())
 	}
-	return errors.Join(append(errs, o.check())...)
+	wrong(o.check())
+	return errors.Join(errs...)
 }
 
 // checkDriver refuses a driver that cannot be.
 func (o *nicOptions) checkDriver() error {
 	switch o.pmd {
-	case "tap", "kernel":
-	case "memif":
-		return o.memif.check()
+	case "tap", "kernel", "memif":
 	case "dpdk":
 		if !dpdk.Built {
 			return dpdk.Init(nil) // says what to do

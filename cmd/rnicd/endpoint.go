@@ -35,16 +35,12 @@ func (o *nicOptions) clientFlags(f *pflag.FlagSet) {
 // checkClient is checkDevice for a command that dials. The kernel chooses where its sockets dial
 // from.
 func (o *nicOptions) checkClient() error {
-	err := o.checkDevice()
-	if useless := o.given("addr", "page", "node", "counters"); o.pmd == "kernel" && len(useless) > 0 {
-		more := fmt.Errorf("--pmd kernel has no use for %s in a client: leave it out",
-			strings.Join(useless, ", "))
-		if useless[0] == "--addr" {
-			return more // whatever it says
-		}
-		return errors.Join(more, err)
+	useless := o.given("addr", "page", "node", "counters")
+	if o.pmd != "kernel" || len(useless) == 0 {
+		return o.checkDevice()
 	}
-	return err
+	return errors.Join(fmt.Errorf("--pmd kernel has no use for %s in a client: leave it out",
+		strings.Join(useless, ", ")), o.checkFlags())
 }
 
 // endpoint is what a command listens or dials on.

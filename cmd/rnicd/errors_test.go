@@ -235,6 +235,10 @@ func TestUnknownCommands(t *testing.T) {
 		{"", 0, `^  stream `},
 		{"stream", 0, `^  source `},
 		{"help stream", 0, `^  source `},
+		{"help", 0, `^  stream `},
+		{"help nosuch", 1, `^rnicd: unknown command "nosuch" for "rnicd"; see rnicd --help$`},
+		{"help stream sauce", 1, `^rnicd: unknown command "sauce" for "rnicd stream"; did you mean source`},
+		{"help version x", 1, `^rnicd: unknown command "x" for "rnicd version"; see rnicd version --help$`},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			out, err := exec.Command(programPath(t), strings.Fields(c.args)...).CombinedOutput()
@@ -269,8 +273,19 @@ func TestMistakesAreLines(t *testing.T) {
 			"rnicd: --user-timeout 0s: want "},
 		"demo --mtu 3 --fault x": {"rnicd: --mtu 3: want ",
 			`rnicd: --fault: fault: "x": write `},
-		"run --control " + file + "/socket -- sh": {"rnicd: --control: "},
-		"run --pmd tap --mtu 3 --mac x -- sh":     {"rnicd: --mtu: 3: want ", `rnicd: --mac: "x": want `},
+		"perf write best --tx-depth 0 -r 0 --warmup -1 -n 0 -s 0 --user-timeout 0s a/b": {
+			`rnicd: "best": want `, "rnicd: --tx-depth 0: want ", "rnicd: --rx-depth 0: want ",
+			"rnicd: --warmup -1: must ", "rnicd: --iters 0: want ", "rnicd: --size 0: want ",
+			"rnicd: --user-timeout 0s: want ", `rnicd: "a/b" names no server`},
+		"perf demo swim best -t 0": {`rnicd: "swim": want `, `rnicd: "best": want `,
+			"rnicd: --tx-depth 0: want "},
+		"serve --pmd banana --mtu 3": {`rnicd: --pmd "banana": want `, "rnicd: --mtu 3: want "},
+		"serve --pmd memif --role x --queues 0": {"rnicd: --pmd memif: --socket is missing",
+			`rnicd: --role "x": want `, "rnicd: --queues 0: want "},
+		"put --addr 10.9.0.1 --capture f FILE HOST": {"rnicd: --pmd kernel has no use for --addr in a ",
+			"rnicd: --capture: "},
+		"run --control " + file + "/x/y -- sh": {"rnicd: --control: " + file + " is there, and is no "},
+		"run --pmd tap --mtu 3 --mac x -- sh":  {"rnicd: --mtu: 3: want ", `rnicd: --mac: "x": want `},
 	} {
 		out, err := exec.Command(programPath(t), strings.Fields(args)...).CombinedOutput()
 		require.Error(t, err)

@@ -46,5 +46,6 @@ func newRoot() *cobra.Command {
 		command.Top(), command.Ss(), command.Capture(), command.Events(), newRemoved("rping", "rping"),
 		newRemoved("perftest", "perftest"), newRemoved("rstream", "rstream"),
 		newRemoved("iperf3", "iperf3"))
+	command.StrictHelp(root)
 	return root
 }

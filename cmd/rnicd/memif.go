@@ -32,11 +32,12 @@ func (m *memifOptions) flags(f *pflag.FlagSet) {
 }
 
 func (m *memifOptions) check() error {
-	switch {
-	case m.socket == "":
-		return errors.New("--pmd memif: --socket is missing: the server's, as /run/memif.sock or @memif")
-	case m.role != memifClient && m.role != memifServer:
-		return fmt.Errorf("--role %q: want %s or %s", m.role, memifClient, memifServer)
+	var errs [2]error
+	if m.socket == "" {
+		errs[0] = errors.New("--pmd memif: --socket is missing: the server's, as /run/memif.sock or @memif")
 	}
-	return nil
+	if m.role != memifClient && m.role != memifServer {
+		errs[1] = fmt.Errorf("--role %q: want %s or %s", m.role, memifClient, memifServer)
+	}
+	return errors.Join(errs[:]...)
 }

@@ -94,30 +94,37 @@ func (o *perfOptions) about(kind string) error {
 
 // check refuses what cannot be.
 func (o *perfOptions) check() error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	given := func(name string) bool { return o.set.Changed(name) }
 	switch {
 	case o.op == perf.Atomic && o.all:
-		return fmt.Errorf("--all: an atomic has %d octets", perf.AtomicSize)
+		wrong("--all: an atomic has %d octets", perf.AtomicSize)
 	case o.op == perf.Atomic && given("size") && o.size != perf.AtomicSize:
-		return fmt.Errorf("--size %v: an atomic has %d octets", &o.size, perf.AtomicSize)
+		wrong("--size %v: an atomic has %d octets", &o.size, perf.AtomicSize)
 	case o.all && given("size"):
-		return errors.New("--all and --size: choose one")
+		wrong("--all and --size: choose one")
 	case given("size") && (o.size < 1 || o.size > pair.SizeLimit):
-		return fmt.Errorf("--size %v: want 1 to %d octets", &o.size, pair.SizeLimit)
-	case given("duration") && given("iters"):
-		return errors.New("--duration and --iters: choose one")
-	case given("iters") && o.iters < 1:
-		return fmt.Errorf("--iters %d: want 1 or more", o.iters)
-	case given("duration") && o.duration <= 0:
-		return fmt.Errorf("--duration %v: must be positive", o.duration)
-	case o.warmup < 0:
-		return fmt.Errorf("--warmup %d: must not be negative", o.warmup)
-	case o.txDepth < 1 || o.txDepth > pair.DepthMax:
-		return fmt.Errorf("--tx-depth %d: want 1 to %d", o.txDepth, pair.DepthMax)
-	case o.rxDepth < 1 || o.rxDepth > pair.DepthMax:
-		return fmt.Errorf("--rx-depth %d: want 1 to %d", o.rxDepth, pair.DepthMax)
+		wrong("--size %v: want 1 to %d octets", &o.size, pair.SizeLimit)
 	}
-	return nil
+	switch {
+	case given("duration") && given("iters"):
+		wrong("--duration and --iters: choose one")
+	case given("iters") && o.iters < 1:
+		wrong("--iters %d: want 1 or more", o.iters)
+	case given("duration") && o.duration <= 0:
+		wrong("--duration %v: must be positive", o.duration)
+	}
+	if o.warmup < 0 {
+		wrong("--warmup %d: must not be negative", o.warmup)
+	}
+	if o.txDepth < 1 || o.txDepth > pair.DepthMax {
+		wrong("--tx-depth %d: want 1 to %d", o.txDepth, pair.DepthMax)
+	}
+	if o.rxDepth < 1 || o.rxDepth > pair.DepthMax {
+		wrong("--rx-depth %d: want 1 to %d", o.rxDepth, pair.DepthMax)
+	}
+	return errors.Join(errs...)
 }
 
 // tests are those that the flags ask for, one for each size.
@@ -193,14 +200,9 @@ func newPerfClient(op perf.Op) *cobra.Command {
 }
 
 func runPerf(ctx context.Context, o *perfClient, kind, addr string, r *reporter) error {
-	if err := o.about(kind); err != nil {
-		return err
-	}
-	dialect, err := o.dialOptions.check()
-	if err = errors.Join(o.perfOptions.check(), err); err != nil {
-		return err
-	}
-	if addr, err = dialAddr(addr, pair.DefaultPort); err != nil {
+	dialect, flags := o.dialOptions.check()
+	addr, server := dialAddr(addr, pair.DefaultPort)
+	if err := errors.Join(o.about(kind), server, o.perfOptions.check(), flags); err != nil {
 		return err
 	}
 	ctx, cancel := o.within(ctx)

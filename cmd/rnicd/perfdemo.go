@@ -57,13 +57,11 @@ func perfDemo(ctx context.Context, o *perfDemoOptions, op, kind string, r *repor
 			o.op = known
 		}
 	}
+	var unknown error
 	if o.op == perf.Op(0) {
-		return fmt.Errorf("%q: want write, read, send or atomic", op)
+		unknown = fmt.Errorf("%q: want write, read, send or atomic", op)
 	}
-	if err := o.about(kind); err != nil {
-		return err
-	}
-	if err := o.perfOptions.check(); err != nil {
+	if err := errors.Join(unknown, o.about(kind), o.perfOptions.check()); err != nil {
 		return err
 	}
 	return onCable(ctx, o.nic, clientRegion, pair.DefaultPort, r.remarks,

@@ -267,10 +267,16 @@ func checkControl(env []string) error {
 		return err
 	}
 	at := dir
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		at = filepath.Dir(dir)
+	st, err := os.Stat(at)
+	if errors.Is(err, fs.ErrNotExist) {
+		at = filepath.Dir(at)
+		st, err = os.Stat(at)
 	}
-	switch st, err := os.Stat(at); {
+	for errors.Is(err, unix.ENOTDIR) { // up to the part that is none
+		at = filepath.Dir(at)
+		st, err = os.Stat(at)
+	}
+	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("RNICD_CONTROL: no folder for %s: mkdir -p %s", dir, at)
 	case err == nil && !st.IsDir():

@@ -68,6 +68,25 @@ func OnlyCommands(c *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q for %q; %s", args[0], c.CommandPath(), hint)
 }
 
+// StrictHelp has the command help of root refuse what is no command, as OnlyCommands does: cobra
+// would show the help of root, or of the command before the wrong word, and call it success.
+func StrictHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	help, _, err := root.Find([]string{"help"})
+	if err != nil { // it is there, if root has commands
+		panic(err)
+	}
+	show := help.Run
+	help.Run = nil
+	help.RunE = func(c *cobra.Command, args []string) error {
+		if found, rest, err := root.Find(args); err == nil && len(rest) > 0 {
+			return OnlyCommands(found, rest)
+		}
+		show(c, args)
+		return nil
+	}
+}
+
 // ArgsWanted refuses counts of arguments other than least to most, and says what the command takes.
 func ArgsWanted(least, most int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
