@@ -178,6 +178,40 @@ func TestClientsMax(t *testing.T) {
 	require.EqualValues(t, ClientsMax, most.Load())
 }
 
+// Clients that ask nothing, or nothing more, do not keep another one from its answer, however many
+// they are.
+func TestIdleClients(t *testing.T) {
+	for name, asked := range map[string]bool{"nothing": false, "nothing more": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "control.sock")
+			s, err := Listen(path, 0o600)
+			require.NoError(t, err)
+			defer s.Close()
+			s.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) { Reply(w, 1) })
+			s.Serve()
+			for range ClientsMax {
+				idle, err := net.Dial("unix", path)
+				require.NoError(t, err)
+				defer idle.Close()
+				if !asked {
+					continue
+				}
+				_, err = idle.Write([]byte("GET / HTTP/1.1\r\nHost: here\r\n\r\n"))
+				require.NoError(t, err)
+				_, err = idle.Read(make([]byte, 1))
+				require.NoError(t, err)
+			}
+			ctx, cancel := context.WithTimeout(within(t), 5*time.Second) // rnicd status waits for 10
+			defer cancel()
+			c := NewClient(path)
+			defer c.Close()
+			var one int
+			require.NoError(t, c.Get(ctx, "/", nil, &one))
+		})
+	}
+}
+
 // A client that asks for much and reads nothing is given up.
 func TestClientsThatDoNotRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control.sock")

@@ -22,8 +22,7 @@ const (
 	BodyMax    = 1 << 20
 
 	headerMax   = 16 << 10
-	headerWait  = 10 * time.Second
-	idleWait    = time.Minute
+	asksWithin  = 2 * time.Second // and again so: less than clients wait for us (command.askTimeout)
 	closingWait = 2 * time.Second
 
 	// ReadsWithin is how long a client may read nothing of an answer that is more than its socket
@@ -56,7 +55,7 @@ func Listen(path string, mode os.FileMode) (*Server, error) {
 		listen: Limit(l, ClientsMax, ReadsWithin)}
 	s.http = http.Server{
 		Handler:           http.MaxBytesHandler(http.HandlerFunc(s.answer), BodyMax),
-		ReadHeaderTimeout: headerWait, IdleTimeout: idleWait, MaxHeaderBytes: headerMax,
+		ReadHeaderTimeout: asksWithin, IdleTimeout: asksWithin, MaxHeaderBytes: headerMax,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog:    log.New(io.Discard, "", 0), // of clients that go away, and have heard it
 	}
