@@ -213,24 +213,54 @@ func TestPreloadedRsockets(t *testing.T) {
 	}
 }
 
-// libfabric over either look of the device. It looks for an interface other than loopback.
+// withFabric adds an interface with addresses, among which libfabric looks for devices: it does not
+// look at loopback.
+func (l *lab) withFabric(addrs ...string) {
+	l.t.Helper()
+	l.Run(l.t, "ip", "link", "add", "fabric0", "type", "veth", "peer", "name", "fabric1")
+	for _, a := range addrs {
+		l.Run(l.t, "ip", "addr", "add", a, "dev", "fabric0")
+	}
+	l.Run(l.t, "ip", "link", "set", "fabric0", "up")
+	l.Run(l.t, "ip", "link", "set", "fabric1", "up")
+}
+
+// requireFabric sends messages there and back and compares them, up to 1 MiB.
+func (l *lab) requireFabric(server, client, addr string) {
+	l.t.Helper()
+	ping := []string{"fi_pingpong", "-p", "verbs", "-e", "msg", "-c", "-I", "5"}
+	s := l.runOn(server, "libfabric-bin", ping...)
+	l.untilListening(47592) // its own socket, by which the ends find each other
+	c := l.runOn(client, "libfabric-bin", append(ping, addr)...)
+	require.Zero(l.t, c.Wait(l.t), "client:\n%s\nserver:\n%s", c, s)
+	require.Zero(l.t, s.Wait(l.t), "server:\n%s", s)
+	c.Expect(l.t, 1, `^1m +5 +=5 `)
+}
+
+// libfabric over either look of the device.
 func TestFabrics(t *testing.T) {
 	l := newLab(t)
-	l.Run(t, "ip", "link", "add", "fabric0", "type", "veth", "peer", "name", "fabric1")
-	l.Run(t, "ip", "addr", "add", "10.9.9.1/24", "dev", "fabric0")
-	l.Run(t, "ip", "link", "set", "fabric0", "up")
-	l.Run(t, "ip", "link", "set", "fabric1", "up")
+	l.withFabric("10.9.9.1/24")
 	for flags, protocol := range map[string]string{"": "IWARP", "--device roce": "RDMA_CM_IB_RC"} {
 		info := l.runOn(flags, "libfabric-bin", "fi_info", "-p", "verbs")
 		require.Zero(t, info.Wait(t), "%s", info)
 		require.NotEmpty(t, info.Lines(`^ +protocol: FI_PROTO_`+protocol+`$`), "%s", info)
-		ping := []string{"fi_pingpong", "-p", "verbs", "-e", "msg", "-c", "-I", "5"}
-		server := l.runOn(flags, "libfabric-bin", ping...)
-		l.untilListening(47592) // its own socket, by which the ends find each other
-		client := l.runOn(flags, "libfabric-bin", append(ping, "10.9.9.1")...)
-		require.Zero(t, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
-		require.Zero(t, server.Wait(t), "server:\n%s", server)
-		client.Expect(t, 1, `^1m +5 +=5 `)
+		l.requireFabric(flags, flags, "10.9.9.1")
+	}
+}
+
+// libfabric with our own TCP in each process, where an interface of the kernel has their addresses,
+// too. It binds an id to loopback to find a device; a program that listens there is refused.
+func TestFabricsOnMemif(t *testing.T) {
+	l := newLab(t)
+	l.withFabric("10.9.0.1/24", "10.9.0.2/24")
+	for _, flags := range []string{"", "--device roce "} {
+		flags += "--pmd memif --no-dad --socket " + filepath.Join(t.TempDir(), "memif")
+		server := flags + " --role server --addr 10.9.0.1/24"
+		l.requireFabric(server, flags+" --addr 10.9.0.2/24", "10.9.0.1")
+		p := l.runOn(server, "rdmacm-utils", "rping", "-s", "-a", "127.0.0.1")
+		require.NotZero(t, p.Wait(t), "%s", p)
+		p.Expect(t, 1, "^rdma_listen: Cannot assign requested address$")
 	}
 }
 

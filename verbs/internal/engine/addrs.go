@@ -57,11 +57,28 @@ func (e *Engine) bind(id *cmID, c *call) error {
 	if !at.IsValid() {
 		return e.rebind(id, opt)
 	}
-	if err := e.take(id, at, opt); err != nil {
+	taken, loopback := e.ofLoopback(at)
+	if err := e.take(id, taken, opt); err != nil {
 		return err
 	}
+	id.loopback = loopback
 	c.ret = c.buf[:putAddr(c.buf[:sockaddrLen6], id.local)]
 	return nil
+}
+
+// ofLoopback gives a bind to a loopback address of our own TCP, which has none, an address of the
+// same family. Linux binds an id there to any device, and libfabric does so to find one. Such an id
+// does not listen: whoever binds to loopback wants no other host to connect.
+func (e *Engine) ofLoopback(at netip.AddrPort) (_ netip.AddrPort, loopback bool) {
+	if !e.ownTCP || !at.Addr().IsLoopback() {
+		return at, false
+	}
+	for _, a := range e.addrs {
+		if a.Is4() == at.Addr().Is4() {
+			return netip.AddrPortFrom(a, at.Port()), true
+		}
+	}
+	return at, false
 }
 
 // rebind changes the options of an id that is bound and does not listen. It is locked.

@@ -37,6 +37,7 @@ type cmID struct {
 	remote    netip.AddrPort
 	binding   *rnic.Binding // that has the port of local, from bind or resolve on
 	bound     rnic.BindOptions
+	loopback  bool          // bound to an address of ours instead: ofLoopback
 	parked    string        // where door is kept when the id is gone
 	door      *doorway      // of a listener; of bind, where one was parked
 	listening chan struct{} // of a listener: closed when it does no more

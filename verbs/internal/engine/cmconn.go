@@ -30,6 +30,9 @@ func (e *Engine) listen(id *cmID, backlog int) error {
 	if id.listening != nil || id.over || id.qp != nil || !id.bindsPort() || id.remote.IsValid() {
 		return syscall.EINVAL
 	}
+	if id.loopback {
+		return syscall.EADDRNOTAVAIL
+	}
 	if id.datagrams && !id.service.usable() {
 		return syscall.EADDRINUSE
 	}
