@@ -269,13 +269,14 @@ func (w *way) end(era, kind uint32) {
 	w.mu.Unlock()
 	w.endAll(lives)
 	w.mu.Lock()
+	first := !w.ended
 	w.ended = true
 	w.mu.Unlock()
 	if kind != 0 {
 		w.q.ctx.tell(kind, &w.q.subject)
 	}
 	w.flush()
-	if w.q.srq != nil {
+	if w.q.srq != nil && first {
 		w.q.ctx.tell(eventQPLastWQE, &w.q.subject)
 	}
 }

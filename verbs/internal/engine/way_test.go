@@ -76,6 +76,21 @@ func TestPostsDuringTheEndCompleteInOrder(t *testing.T) {
 	}
 }
 
+// A queue pair whose connection has ended has told of its last receive buffer, and does not again
+// when the program moves it to ERR meanwhile.
+func TestLastBufferIsToldOnce(t *testing.T) {
+	p := newUDProgram(t)
+	srq := p.do(ring.CreateSRQ, p.pd, 16, 1, 3, p.ctx)[0]
+	c := p.do(ring.CreateCQ, 64, ^uint64(0), 1, p.ctx)
+	o := p.do(ring.CreateQP, p.pd, c[0], c[0], srq, 16, 16, 4, 64, 7, p.ctx)
+	q := must(find[*qp](&p.engine.objects, o[0]))(t)
+	q.way.end(q.way.now(), 0)
+	q.way.abort()
+	q.ctx.tell(eventQPFatal, &q.subject)
+	require.EqualValues(t, eventQPLastWQE, p.event().Type)
+	require.EqualValues(t, eventQPFatal, p.event().Type)
+}
+
 // gate is a log that holds up the goroutine that writes the first line with a word.
 type gate struct {
 	word           string
