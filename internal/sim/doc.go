@@ -4,7 +4,9 @@
 //
 //	Draw(seed) -> Workload -> Run: a World of two hosts, connections, events -> Outcome
 //
-// A World and everything in it belong to one goroutine; Worlds share nothing.
+// A World and everything in it belong to one goroutine; Worlds share nothing. With Config.Clock
+// only Turn does: applications may then have goroutines of their own, as the programs of queue
+// pairs by number have (verbs/internal/engine, TestSeeds).
 //
 // # What a seed draws
 //

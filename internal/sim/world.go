@@ -3,7 +3,6 @@ package sim
 import (
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"net/netip"
 	"time"
@@ -34,6 +33,14 @@ type Config struct {
 	ZeroCopy bool `json:",omitempty"` // of the cable: wire.Config
 	// the hosts' devices complete and verify checksums, so that segments come and go in runs
 	Offload bool `json:",omitempty"`
+
+	// Clock is nanoseconds, for applications of several goroutines; nil: Step moves the World's own.
+	// With a Clock, one goroutine calls Turn, again and again, and calls of the Adapters wait for it.
+	Clock func() int64 `json:"-"`
+	// OnTurn is stack.Config.OnTurn of each host.
+	OnTurn [2]func() int `json:"-"`
+	// Loopback gives each host two more Pollers with a cable of their own between them: Host.Loop.
+	Loopback bool `json:"-"`
 }
 
 // stepNs is what one turn of both hosts costs when there was work.
@@ -45,6 +52,7 @@ const regionsMax = 128
 // World is two hosts and a cable.
 type World struct {
 	Hosts [2]*Host
+	clock func() int64 // Config.Clock
 	now   int64
 	steps uint64
 	cut   bool  // Cut was called
@@ -58,8 +66,9 @@ type Host struct {
 	Pool    *mem.Pool
 	Arena   *hugepages.Arena
 	Addr    netip.Addr
-	path    *fault.Path  // what it sends: sizes; what it receives: boundaries
-	faulty  *fault.Queue // what it receives, and how slow its device is
+	Loop    []*stack.Poller // with Config.Loopback
+	path    *fault.Path     // what it sends: sizes; what it receives: boundaries
+	faulty  *fault.Queue    // what it receives, and how slow its device is
 	device  fault.Faults
 	tap     *tap
 	wounds  wounds
@@ -87,13 +96,21 @@ func New(cfg Config) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &World{now: int64(time.Second)}
+	w := &World{now: int64(time.Second), clock: cfg.Clock}
 	for i := range w.Hosts {
 		if w.Hosts[i], err = w.newHost(i, cfg, link.Port(i), pools[i]); err != nil {
 			return nil, err
 		}
 	}
 	return w, nil
+}
+
+// conns is how many connections a host may have.
+func (c *Config) conns() int {
+	if c.Clock != nil {
+		return 64
+	}
+	return 16
 }
 
 // newPools are the packet buffers of both hosts.
@@ -125,20 +142,57 @@ func (w *World) newHost(i int, cfg Config, port *wire.Port, pool *mem.Pool) (*Ho
 	caps.RxChecksum, caps.TxChecksum = cfg.Offload, cfg.Offload
 	h.Poller, err = stack.New(stack.Config{
 		Name: h.Addr.String(), Queue: h.tap, Pool: h.Pool, Caps: caps, MAC: inet.MAC(port.MAC()),
-		Neighbours: inet.NeighbourConfig{RetriesMax: neighbourRetries},
-		Addr:       prefix, NoDAD: true, NoAnnounce: true, MTU: cfg.MTU, TCP: cfg.TCP, ConnsMax: 16,
-		Core: -1, Clock: w.Now,
+		Neighbours: inet.NeighbourConfig{RetriesMax: neighbourRetries}, ConnsMax: cfg.conns(),
+		Addr: prefix, NoDAD: true, NoAnnounce: true, MTU: cfg.MTU, TCP: cfg.TCP,
+		Core: -1, Clock: w.Now, OnTurn: cfg.OnTurn[i],
 		Secret: [16]byte{1, byte(i), byte(cfg.Seed), byte(cfg.Seed >> 8), byte(cfg.Seed >> 16),
 			byte(cfg.Seed >> 24)},
 	})
 	if err != nil {
 		return nil, err
 	}
-	h.Adapter, err = rnic.Open(rnic.Config{
-		Pollers: []*stack.Poller{h.Poller}, RegionsMax: regionsMax, Manual: w.settle,
-		DrawSTag: rand.New(rand.NewPCG(cfg.Seed, uint64(i))).Uint32,
-	})
+	if cfg.Loopback {
+		if err = h.openLoop(i, w.Now); err != nil {
+			return nil, err
+		}
+	}
+	open := rnic.Config{
+		Pollers: append([]*stack.Poller{h.Poller}, h.Loop...), RegionsMax: regionsMax,
+		Manual: w.settle, DrawSTag: rand.New(rand.NewPCG(cfg.Seed, uint64(i))).Uint32,
+	}
+	if cfg.Clock != nil {
+		open.Manual = nil
+	}
+	h.Adapter, err = rnic.Open(open)
 	return h, err
+}
+
+// openLoop makes the Pollers of Host.Loop.
+func (h *Host) openLoop(i int, clock func() int64) error {
+	link, err := wire.New(wire.Config{MTU: 1500, Slots: 64})
+	if err != nil {
+		return err
+	}
+	pools, err := newPools(Config{MTU: 1500, Bufs: 256})
+	if err != nil {
+		return err
+	}
+	for k, pool := range pools {
+		port := link.Port(k)
+		queue, err := port.Open(0, pool)
+		if err != nil {
+			return err
+		}
+		prefix := netip.MustParsePrefix(fmt.Sprintf("10.8.%d.%d/24", i+1, k+1))
+		p, err := stack.New(stack.Config{Name: prefix.Addr().String(), Queue: queue, Pool: pool,
+			Caps: port.Caps(), MAC: inet.MAC(port.MAC()), Addr: prefix, NoDAD: true, NoAnnounce: true,
+			MTU: 1500, ConnsMax: 64, Core: -1, Clock: clock})
+		if err != nil {
+			return err
+		}
+		h.Loop = append(h.Loop, p)
+	}
+	return nil
 }
 
 // openCable puts what stands in the cable in front of the host, whose receive side is one direction
@@ -196,27 +250,40 @@ func (w *World) SetPath(i, mtu int, silent bool) error {
 }
 
 // Now is the virtual time, nanoseconds.
-func (w *World) Now() int64 { return w.now }
+func (w *World) Now() int64 {
+	if w.clock != nil {
+		return w.clock()
+	}
+	return w.now
+}
 
 // Step turns both hosts once; when neither had anything to do, the clock goes to the next deadline.
-func (w *World) Step() {
+func (w *World) Step() { w.now = w.Turn() }
+
+// Turn turns both hosts once, and says when to turn them again.
+func (w *World) Turn() (next int64) {
 	w.steps++
-	work := 0
+	work, now := 0, w.Now()
 	for _, h := range w.Hosts {
 		work += h.Poller.Turn()
+		for _, p := range h.Loop {
+			work += p.Turn()
+		}
 	}
 	if work > 0 {
-		w.now += stepNs
-		return
+		return now + stepNs
 	}
-	next := int64(math.MaxInt64)
-	if w.wake > w.now {
-		next = w.wake
+	next = now + int64(time.Hour)
+	if w.wake > now {
+		next = min(next, w.wake)
 	}
 	for _, h := range w.Hosts {
 		next = min(next, h.Poller.Deadline(), h.faulty.Deadline())
+		for _, p := range h.Loop {
+			next = min(next, p.Deadline())
+		}
 	}
-	w.now = max(w.now+stepNs, min(next, w.now+int64(time.Hour)))
+	return max(next, now+stepNs)
 }
 
 // settle lets what an application ordered be carried out: each host drains its control ring in one
