@@ -263,8 +263,10 @@ sim:
 	    echo "sim: SEEDS=$(SEEDS): want a number of seeds, 1 or more" >&2; exit 2;; esac
 	@case '$(FIRST)' in *[!0-9]*) \
 	    echo "sim: FIRST=$(FIRST): want the number of a seed, 0 or more" >&2; exit 2;; esac
-	$(GO) test ./internal/sim -count=1 -timeout $$((1800 + $(SEEDS) / 4))s -v \
-	    -run TestSeeds -seeds $(SEEDS) $(addprefix -first ,$(FIRST)) $(ARGS)
+	@s=0; for p in ./internal/sim ./verbs/internal/engine; do \
+	    $(GO) test $$p -count=1 -timeout $$((1800 + $(SEEDS) / 4))s -v \
+	    -run '^TestSeeds$$' -seeds $(SEEDS) $(addprefix -first ,$(FIRST)) $(ARGS) || s=1; \
+	    done; exit $$s
 
 trace:
 	@$(GO) run ./internal/register/trace $(ARGS)

@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"math/bits"
+	"net"
 	"net/netip"
 	"os"
 	"runtime"
@@ -33,13 +35,15 @@ type Engine struct {
 	log      io.Writer // nil: none
 	faults   faults    // Host.Faults
 	standard io.Writer // Host.Errors
-	endings  untold
-	left     func() // Host.Left
-	siw      bool   // Host.PeersAreSiw
-	noCRC    bool   // Host.NoCRC
-	addrs    []netip.Addr
-	mtu      int
-	mac      [6]byte
+	// both ends of a connection within the process, over our own TCP (within.go)
+	loop    func(context.Context) (mine, theirs net.Conn, err error)
+	endings untold
+	left    func() // Host.Left
+	siw     bool   // Host.PeersAreSiw
+	noCRC   bool   // Host.NoCRC
+	addrs   []netip.Addr
+	mtu     int
+	mac     [6]byte
 
 	objects  handles
 	limits   *limits
@@ -142,7 +146,7 @@ func Serve(area unsafe.Pointer, open func(Doorbells) (Host, error)) {
 // newEngine is an engine that has nothing to stand on yet.
 func newEngine(area *ring.Area) (*Engine, error) {
 	e := &Engine{area: area, wake: os.NewFile(uintptr(area.WakeFD), "wake"),
-		quiet: make(chan func(), ring.Calls), limits: newLimits()}
+		quiet: make(chan func(), ring.Calls), limits: newLimits(), loop: loopback}
 	e.objects.of(area.Process)
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {

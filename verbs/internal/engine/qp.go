@@ -94,7 +94,7 @@ func (e *Engine) qpOf(c *call) (*qp, error) {
 		subject: subject{cookie: c.arg[8]}, engine: e, scq: scq, rcq: rcq, ctx: ctx,
 		watched: make(chan struct{}),
 	}
-	q.way.q, q.drain.over = q, q.drained
+	q.way.q, q.way.ending, q.drain.over = q, newTurns(), q.drained
 	q.peerAccess.Store(uint32(rnic.PeerWrites | rnic.PeerReads | rnic.PeerAtomics))
 	q.opt = rnic.QPOptions{
 		PD: pd, SendCQ: e.adapter.CreateCQSink(q.sentByCM), RecvCQ: e.adapter.CreateCQSink(q.received),

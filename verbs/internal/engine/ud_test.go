@@ -41,15 +41,21 @@ func newUDProgram(t *testing.T) *udProgram {
 	cfg.Bell = &stack.Bell{Asleep: &p.area.Dozing, FD: int(p.area.BellFD), Crowded: &p.area.Crowded}
 	e.start(Host{Adapter: must(rnic.Open(cfg))(t), Polled: true, RoCE: true})
 	go e.run()
+	u := &udProgram{program: p}
+	u.open()
+	return u
+}
+
+// open opens the device, and registers memory.
+func (p *udProgram) open() {
 	mine, theirs := p.channel()
 	p.events = mine
 	p.ctx = p.do(ring.Open, uint64(theirs))[0]
 	p.pd = p.do(ring.AllocPD)[0]
-	u := &udProgram{program: p, memory: must(unix.Mmap(-1, 0, udMemory,
-		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON))(t)}
-	at := u.address(0)
-	u.stag = p.do(ring.RegMR, p.pd, at, udMemory, at, accessLocalWrite)[1]
-	return u
+	p.memory = must(unix.Mmap(-1, 0, udMemory, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANON))(p.t)
+	at := p.address(0)
+	p.stag = p.do(ring.RegMR, p.pd, at, udMemory, at, accessLocalWrite)[1]
 }
 
 func (p *udProgram) address(off int) uint64 {

@@ -28,7 +28,7 @@ import (
 type way struct {
 	q      *qp
 	mu     sync.Mutex
-	ending sync.Mutex // of end, reset, leave and seek
+	ending turns // of end, reset, leave and seek
 
 	state     wayState
 	era       uint32 // resets: an end that was on its way when one came is of what was before
@@ -51,6 +51,15 @@ type way struct {
 	kept      []uint64             // receive buffers that a life has given back
 	flushing  sync.Mutex           // of kept and the rings, in no life
 }
+
+// turns is a lock that is held while connections end. The clock of testing/synctest goes on while a
+// goroutine waits for it, unlike for a sync.Mutex.
+type turns chan struct{}
+
+func newTurns() turns { return make(turns, 1) }
+
+func (t turns) take() { t <- struct{}{} }
+func (t turns) give() { <-t }
 
 type wayState uint8
 
@@ -103,8 +112,8 @@ func (e *Engine) connectQP(c *call) error {
 
 // seek begins to connect.
 func (w *way) seek(own, peer name, reads int) error {
-	w.ending.Lock() // a reset on another thread of the program is over first
-	defer w.ending.Unlock()
+	w.ending.take() // a reset on another thread of the program is over first
+	defer w.ending.give()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.state != wayUnset {
@@ -256,8 +265,8 @@ func (w *way) now() uint32 {
 // on, completes, and the program is told of kind, if it is not 0. Any goroutine but one that drives
 // a connection.
 func (w *way) end(era, kind uint32) {
-	w.ending.Lock()
-	defer w.ending.Unlock()
+	w.ending.take()
+	defer w.ending.give()
 	w.mu.Lock()
 	if w.state == wayGone || w.era != era {
 		w.mu.Unlock()
@@ -318,8 +327,8 @@ func (w *way) abort() {
 
 // reset is the program's move to RESET: what was posted is forgotten. It posts nothing meanwhile.
 func (w *way) reset() {
-	w.ending.Lock()
-	defer w.ending.Unlock()
+	w.ending.take()
+	defer w.ending.give()
 	w.mu.Lock()
 	if w.state == wayGone {
 		w.mu.Unlock()
@@ -434,8 +443,8 @@ func (e *Engine) resetQP(c *call) error {
 // leave is the program's end of the queue pair: it returns the connections, of which nothing
 // completes any more because q is gone.
 func (w *way) leave() []*rnic.QueuePair {
-	w.ending.Lock()
-	defer w.ending.Unlock()
+	w.ending.take()
+	defer w.ending.give()
 	w.mu.Lock()
 	w.state = wayGone
 	var all []*rnic.QueuePair

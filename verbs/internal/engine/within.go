@@ -19,11 +19,11 @@ func (w *way) within() bool {
 
 // startWithin is StartConnect, and has the Request taken.
 func (w *way) startWithin(ctx context.Context, l *life, param rnic.ConnParam) error {
-	mine, theirs, err := loopback(ctx)
+	e := w.q.engine
+	mine, theirs, err := e.loop(ctx)
 	if err != nil {
 		return err
 	}
-	e := w.q.engine
 	go func() {
 		opt := rnic.ListenOptions{Dialects: []rnic.Dialect{rnic.RFC6581}}
 		r, err := e.adapter.AcceptStreamWith(ctx, theirs, nil, opt)
@@ -40,8 +40,8 @@ func (w *way) startWithin(ctx context.Context, l *life, param rnic.ConnParam) er
 	return nil
 }
 
-// loopback is both ends of a connection.
-func loopback(ctx context.Context) (mine, theirs *net.TCPConn, err error) {
+// loopback is both ends of a connection over the kernel's loopback.
+func loopback(ctx context.Context) (mine, theirs net.Conn, err error) {
 	at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0)
 	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
 	if err != nil {
@@ -53,14 +53,13 @@ func loopback(ctx context.Context) (mine, theirs *net.TCPConn, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	mine = c.(*net.TCPConn)
 	for {
-		if theirs, err = l.AcceptTCP(); err != nil {
-			_ = mine.Close()
+		if theirs, err = l.Accept(); err != nil {
+			_ = c.Close()
 			return nil, nil, err
 		}
-		if theirs.RemoteAddr().String() == mine.LocalAddr().String() {
-			return mine, theirs, nil
+		if theirs.RemoteAddr().String() == c.LocalAddr().String() {
+			return c, theirs, nil
 		}
 		_ = theirs.Close() // another program's
 	}
