@@ -169,18 +169,6 @@ func TestCrossingWaitsForABuf(t *testing.T) {
 	require.Equal(t, uint64(1), h.counters().TCP[tcp.DropNoConn])
 }
 
-// Who asks for the address of all members has one answer.
-func TestOverheardIsNotAnswered(t *testing.T) {
-	l := groupLab(t, 2)
-	l.hosts[1].take(unhex(t, "ffffffffffff 020000000009 0806 0001 0800 06 04 0001 020000000009 "+
-		"0a000009 000000000000 0a000002"))
-	l.hosts[2].Turn()
-	require.Equal(t, uint64(1), l.hosts[1].counters().ARPReplies)
-	require.Equal(t, uint64(1), l.hosts[1].counters().Crossed)
-	require.Zero(t, l.hosts[2].counters().ARPReplies)
-	require.Zero(t, l.hosts[2].counters().TxFrames)
-}
-
 // What all members overhear does not drive out what belongs to one of them.
 func TestNoiseDoesNotStopCrossing(t *testing.T) {
 	l := groupLab(t, 2)
@@ -213,63 +201,4 @@ func TestPathsEndWithoutAWalk(t *testing.T) {
 	l.pass(11 * 60 * second)
 	require.Equal(t, uint16(1000), u.conn.path.mtu, "nobody has looked at the connection")
 	require.Equal(t, 1448, u.conn.EMSS(), "until somebody does")
-}
-
-// SYNs and advertisements that no honest host sends draw no answer and leave nothing behind; a
-// counter names each.
-func TestFramesOfNoHonestHost(t *testing.T) {
-	l := newLab(t, discovering)
-	l.listen(l.b, 7, 16)
-	syn := func(from netip.Addr, flags tcp.Flags) []byte {
-		tr := tcp.Transmit{ID: tcp.ID{LocalPort: 7, RemotePort: 7}, Flags: flags, Seq: 9, Window: 500,
-			Handle: tcp.NoHandle}
-		return segmentFrame(l.a.mac, l.b.mac, from, l.b.addr, tr, nil)
-	}
-	router := inet.LinkLocal(l.a.mac).Netip()
-	ra := raFrameBody()
-	redir := unhex(t, fmt.Sprintf("89 00 0000 00000000 %x %x", addr6(9).As16(), addr6(0).As16()))
-	// type 0, a segment left
-	routed := append([]byte{inet.ProtoTCP, 2, 0, 1, 0, 0, 0, 0}, make([]byte, 36)...)
-	for name, c := range map[string]struct {
-		frame []byte
-		drop  inet.Drop
-	}{
-		"land: our own address": {syn(l.b.addr, tcp.SYN), inet.DropSource},
-		"this network":          {syn(netip.MustParseAddr("0.1.2.3"), tcp.SYN), inet.DropSource},
-		"advertised from afar":  {icmp6(l.a.mac, l.b.mac, router, addr6(1), 254, ra), inet.DropBadND},
-		"by no router":          {icmp6(l.a.mac, l.b.mac, addr6(0), addr6(1), 255, ra), inet.DropBadND},
-		"redirected":            {icmp6(l.a.mac, l.b.mac, router, addr6(1), 255, redir), inet.DropBadND},
-	} {
-		before := l.b.counters()
-		require.Empty(t, l.answers(l.a, l.b, c.frame), name)
-		n := l.b.counters()
-		require.Equal(t, before.Inet[c.drop]+1, n.Inet[c.drop], name)
-		require.Zero(t, n.HalfOpen+n.Conns, name)
-		require.Zero(t, l.b.neighbours.Stats().Entries, name)
-		require.Zero(t, n.RouterAdverts, name)
-	}
-	require.Empty(t, l.answers(l.a, l.b, syn(l.a.addr, tcp.SYN|tcp.FIN)), "SYN and FIN")
-	require.Equal(t, uint64(1), l.b.counters().TCP[tcp.DropState])
-	require.Empty(t, l.answers(l.a, l.b, syn(l.a.addr, tcp.SYN|tcp.RST)), "SYN and RST")
-	require.Equal(t, uint64(2), l.b.counters().TCP[tcp.DropState])
-	got := l.answers(l.a, l.b, packet6(l.a.mac, l.b.mac, addr6(0), addr6(1), 43, 64, routed))
-	require.Len(t, got, 1, "a source route: a Parameter Problem, and no further")
-	require.Equal(t, uint64(1), l.b.counters().Inet[inet.DropExtension])
-}
-
-// A header cut in two by a fragment's end is still one segment; nothing in front of the reassembly
-// looks at the first alone.
-func TestTinyFragments(t *testing.T) {
-	l := newLab(t, sixes)
-	l.listen(l.b, 7, 16)
-	var got [][]byte
-	for _, f := range fragments4(between(l.a, l.b, stranger(tcp.SYN, 7), nil), 8) {
-		require.Empty(t, got, "before the last")
-		got = append(got, l.answers(l.a, l.b, f)...)
-	}
-	require.Len(t, got, 1)
-	s, _, ok := segmentOf(got[0])
-	require.True(t, ok)
-	require.Equal(t, tcp.SYN|tcp.ACK, s.Flags)
-	l.pass(200 * second)
 }

@@ -1,7 +1,6 @@
 package stack
 
 import (
-	"net/netip"
 	"testing"
 
 	"github.com/rnicd/rnicd/internal/inet"
@@ -9,30 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// advised is a peer that wants to know.
-type advised struct {
-	*peer
-	advice []error
-}
-
-func (u *advised) Advice(err error) { u.advice = append(u.advice, err) }
-
-// openAdvised is open, with an Upper at a's end that takes advice.
-func (l *lab) openAdvised() (*advised, *peer) {
-	l.t.Helper()
-	u, v := l.open()
-	w := &advised{peer: u}
-	u.conn.SetUpper(w)
-	return w, v
-}
-
 // R1: the Upper is told if it has asked for that, the next hop is asked for once for all
 // connections that stall, and progress ends it.
 //
 // req: 9293-MUST-20, 9293-SHLD-9, 9293-SHLD-10, 9293-MUST-47, 9293-SHLD-20
 func TestStalledConnectionAsksForItsNextHop(t *testing.T) {
 	l := newLab(t, nil)
-	u, v := l.openAdvised()
+	u, v := l.open()
 	w := l.another()
 	block, asked := true, 0
 	l.a.nic.lose = func(f []byte) bool {
@@ -63,27 +45,8 @@ func TestStalledConnectionAsksForItsNextHop(t *testing.T) {
 }
 
 // req: 9293-MUST-47, 9293-SHLD-25, 9293-MUST-22
-func TestSoftErrors(t *testing.T) {
-	router := netip.MustParseAddr("10.0.0.254")
-	l := newLab(t, nil)
-	u, _ := l.openAdvised()
-	l.a.nic.lose = func(f []byte) bool {
-		if s, _, ok := segmentOf(f); ok && s.Len > 0 {
-			l.b.nic.inject(icmpErrorFrame(router, l.a, inet.ICMPUnreachable, 1, 0, f))
-			return true
-		}
-		return false
-	}
-	u.send(100)
-	l.until("told", func() bool { return len(u.advice) > 0 })
-	require.Equal(t, ErrNoRoute, u.advice[0])
-	require.ErrorIs(t, u.conn.SoftError(), ErrNoRoute)
-	require.Zero(t, u.closed)
-	l.until("given up", func() bool { return u.closed == 1 })
-	require.ErrorIs(t, u.err, ErrNoRoute, "better than a mere timeout")
-
-	l = newLab(t, nil) // nothing was said: a mere timeout
-	u, _ = l.openAdvised()
+func TestTimeoutWithoutASoftError(t *testing.T) {
+	l, u, _ := newLab(t, nil).opened() // nothing was said: a mere timeout
 	l.a.nic.lose = isTCP
 	u.send(100)
 	l.until("given up", func() bool { return u.closed == 1 })
@@ -93,9 +56,7 @@ func TestSoftErrors(t *testing.T) {
 	l = newLab(t, nil) // a SYN is no different
 	l.b.nic.lose = isTCP
 	l.listen(l.b, 7, 4)
-	w := &advised{peer: newPeer(t, 1)}
-	_, err := l.a.Dial(addrPort(l.b, 7), w)
-	require.NoError(t, err)
+	w := l.dial(l.a, l.b, 7)
 	l.until("told", func() bool { return len(w.advice) == 1 })
 	require.ErrorIs(t, w.advice[0], ErrStalled)
 	require.Zero(t, w.closed)
@@ -117,18 +78,6 @@ func TestKeepAliveFindsAPeerThatVanished(t *testing.T) {
 	require.ErrorIs(t, u.err, ErrTimeout)
 	require.LessOrEqual(t, l.now-start, 90*second+ms)
 	require.GreaterOrEqual(t, l.now-start, 30*second)
-}
-
-// req: 9293-MUST-21
-func TestUserTimeoutOfAConnection(t *testing.T) {
-	l, u, _ := newLab(t, nil).opened()
-	u.conn.SetUserTimeout(3 * second)
-	l.a.nic.lose = isTCP
-	start := l.now
-	u.send(100)
-	l.until("given up", func() bool { return u.closed == 1 })
-	require.ErrorIs(t, u.err, ErrTimeout)
-	require.Equal(t, 3*second, l.now-start)
 }
 
 // req: 9293-MAY-1, 9293-SHLD-3
@@ -288,33 +237,12 @@ func TestConnectionsWithoutBufsEnd(t *testing.T) {
 	require.Equal(t, noConn, l.a.pressure.waiting.first)
 }
 
-// clerk is an Upper with octets to send that were given in many small pieces.
-type clerk struct {
-	mover
-	left int
-}
-
-func (k *clerk) Pull(dst [][]byte) (got Pulled) {
-	for ; got.N < len(dst) && k.left > 0; got.N++ {
-		n := min(k.left, len(dst[got.N]))
-		dst[got.N] = dst[got.N][:n]
-		k.left -= n
-	}
-	got.More = k.left > 0
-	return got
-}
-
 // What is given in small pieces between two turns leaves in segments as large as can be: an Upper
 // is asked for octets when they can be sent, and for as many.
 //
 // req: 9293-SHLD-27
 func TestSmallSendsMerge(t *testing.T) {
-	l := newLab(t, nil)
-	l.listen(l.b, 7, 4)
-	k := &clerk{}
-	c := must(l.a.Dial(addrPort(l.b, 7), k))(t)
-	l.until("open", func() bool { return len(l.accepted) == 1 })
-	l.accepted[0].unchecked = true
+	l, u, _ := newLab(t, nil).opened()
 	var sizes []int
 	l.a.nic.onSend = func(f []byte) {
 		if s, _, ok := segmentOf(f); ok && s.Len > 0 {
@@ -322,9 +250,20 @@ func TestSmallSendsMerge(t *testing.T) {
 		}
 	}
 	for range 300 {
-		k.left += 10
-		c.Send()
+		u.send(10)
 	}
 	l.turns()
-	require.Equal(t, []int{c.EMSS(), c.EMSS(), 3000 - 2*c.EMSS()}, sizes)
+	require.Equal(t, []int{1448, 1448, 3000 - 2*1448}, sizes)
+}
+
+// req: 9293-MUST-21
+func TestUserTimeoutOfAConnection(t *testing.T) {
+	l, u, _ := newLab(t, nil).opened()
+	u.conn.SetUserTimeout(3 * second)
+	l.a.nic.lose = isTCP
+	start := l.now
+	u.send(100)
+	l.until("given up", func() bool { return u.closed == 1 })
+	require.ErrorIs(t, u.err, ErrTimeout)
+	require.Equal(t, 3*second, l.now-start)
 }

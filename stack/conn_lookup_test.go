@@ -90,22 +90,6 @@ func TestLookupHashIsKeyed(t *testing.T) {
 	require.Less(t, same, 3)
 }
 
-// Tuples that differ only in the remote port spread over the table.
-func TestLookupSpread(t *testing.T) {
-	s := newSecret([16]byte{7})
-	table := newLookup(512, &s, nil)
-	buckets := make([]int, 64)
-	const n = 64 * 256
-	for i := range n {
-		id := tcp.ID{Local: inet.AddrFrom4([4]byte{10, 0, 0, 1}),
-			Remote: inet.AddrFrom4([4]byte{10, 0, 0, 2}), RemotePort: uint16(i), LocalPort: 4420}
-		buckets[table.hash(&id)%64]++
-	}
-	for i, got := range buckets {
-		require.InDelta(t, n/64, got, 100, "bucket %d", i)
-	}
-}
-
 func BenchmarkLookup(b *testing.B) {
 	const connsMax = 1024
 	conns := named(connsMax)

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/rnicd/rnicd/internal/inet"
-	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/tcp"
 	"github.com/stretchr/testify/require"
@@ -127,13 +126,11 @@ func TestSynAckIsSentAgainFromTheCache(t *testing.T) {
 	require.Equal(t, uint64(1), l.b.counters().HalfOpenLost)
 }
 
-// What a half-open connection makes of a segment: RFC 9293 section 3.10.7.4 in SYN-RECEIVED,
-// passive.
+// What a half-open connection does with a segment, for each verdict that tcp's TestHalfJudge has.
 //
 // req: 9293-3.5.2-3, 9293-MUST-11, 5961-3.2-1, 9293-3.10.7.4-6
 func TestHalfOpenInput(t *testing.T) {
 	ts := tcp.Options{WindowScale: -1, HasTimestamps: true, TSval: 5001}
-	old := tcp.Options{WindowScale: -1, HasTimestamps: true, TSval: 4999}
 	const again, reset, silent = 1, 2, 3
 	for _, tt := range []struct {
 		name  string
@@ -146,20 +143,12 @@ func TestHalfOpenInput(t *testing.T) {
 		open  int
 	}{
 		{"its SYN again", tcp.SYN, 0, 0, allOptions, again, 1, 0},
-		{"a SYN left of the window", tcp.SYN, -500, 0, allOptions, again, 1, 0},
-		{"a SYN far away", tcp.SYN, 1 << 20, 0, allOptions, again, 1, 0},
-		{"SYN,ACK", tcp.SYN | tcp.ACK, 0, 1, allOptions, again, 1, 0},
 		{"RST", tcp.RST, 1, 0, noOptions, silent, 0, 0},
 		{"RST in the window", tcp.RST, 100, 0, noOptions, again, 1, 0},
 		{"RST left of the window", tcp.RST, 0, 0, noOptions, silent, 1, 0},
-		{"RST right of the window", tcp.RST, 65536 + 1, 0, noOptions, silent, 1, 0},
 		{"an ACK of nothing of ours", tcp.ACK, 1, 2, ts, reset, 1, 0},
-		{"an ACK too old", tcp.ACK, 1, 0, ts, reset, 1, 0},
 		{"out of the window", tcp.ACK, 65536 + 1, 1, ts, again, 1, 0},
-		{"left of the window", tcp.ACK, 0, 1, ts, again, 1, 0},
-		{"an old timestamp", tcp.ACK, 1, 1, old, again, 1, 0},
 		{"no ACK", tcp.PSH, 1, 0, ts, silent, 1, 0},
-		{"the ACK", tcp.ACK, 1, 1, ts, silent, 0, 1},
 		{"the ACK, octets lost before it", tcp.ACK, 501, 1, ts, silent, 0, 1},
 		{"a FIN with the ACK", tcp.ACK | tcp.FIN, 1, 1, ts, 0, 0, 1},
 	} {
@@ -307,81 +296,6 @@ func TestCookieForgery(t *testing.T) {
 	l.now += tcp.CookieLifeNs
 	noise(l, 3) // cookies are out again
 	ack(g, sa.Seq+1, false)
-}
-
-// Two slots after it was made a cookie is void, whenever in its slot that was.
-func TestCookieLife(t *testing.T) {
-	for _, into := range []int64{0, 1, 63} {
-		for _, tt := range []struct {
-			age  int64
-			want bool
-		}{{0, true}, {63, true}, {64, true}, {128, false}, {129, false}, {192, false}} {
-			l := newLab(t, nil)
-			l.now = 64*second*100 + into*second
-			l.b.Turn()
-			l.listen(l.b, 7, 2)
-			noise(l, 2)
-			g := newGhost(l, 1000)
-			sa := g.syn(noOptions)
-			l.now += tt.age * second
-			noise(l, 2)
-			newGhost(l, 999).syn(noOptions)
-			g.send(tcp.ACK, 1, sa.Seq+1, noOptions)
-			require.Equal(t, tt.want, len(l.accepted) == 1, "%d s into a slot, %d s old", into, tt.age)
-		}
-	}
-}
-
-// A million forged SYNs (fewer under the race detector), one a microsecond: what is open goes on,
-// a new connection gets in at once, and nothing grows.
-//
-// req: 4987-3.5-1, 4987-4-2, 9293-MUST-42
-func TestSynFlood(t *testing.T) {
-	syns := min(floodSYNs, sample.Count(50_000, floodSYNs))
-	const backlog = 64
-	l := newLab(t, func(i int, cfg *Config) { cfg.ConnsMax = 1024 })
-	l.listen(l.b, 7, backlog)
-	u := l.dial(l.a, l.b, 7)
-	l.until("open", func() bool { return len(l.accepted) == 1 })
-	v := l.accepted[0]
-	tr := stranger(tcp.SYN, 7)
-	tr.Options = tcp.Options{MSS: 1460, WindowScale: 7, SACKPermitted: true,
-		HasTimestamps: true, TSval: 1}
-	r := rand.New(rand.NewPCG(1, 7))
-	var all []*peer
-	for n := 0; n < syns; {
-		for range 64 {
-			tr.ID.LocalPort, tr.Seq = uint16(r.Uint32()), tcp.Seq(r.Uint32())
-			from := netip.AddrFrom4([4]byte{10, 0, 0, byte(3 + r.IntN(250))})
-			l.a.nic.inject(optionsFrame(l.a.mac, l.b.mac, from, l.b.addr, tr, nil))
-			n++
-		}
-		if n/64%(syns/64/40) == 0 {
-			all = append(all, l.dial(l.a, l.b, 7, 1000))
-		}
-		u.send(10)
-		l.now += 64_000
-		l.b.Turn()
-		l.a.Turn()
-	}
-	require.LessOrEqual(t, l.b.counters().HalfOpen, backlog)
-	l.until("all that was sent has arrived", func() bool { return v.edge == u.toSend })
-	for _, w := range all {
-		require.True(t, w.opened)
-		require.Zero(t, w.closed)
-	}
-	require.Len(t, l.accepted, 1+len(all))
-	for _, w := range l.accepted[1:] {
-		require.Equal(t, uint64(1000), w.edge)
-	}
-	n := l.b.counters()
-	require.Zero(t, n.CookiesBad)
-	require.Equal(t, 1+len(all), n.Conns)
-	require.Greater(t, n.CookiesSent, uint64(syns/2))
-	require.NotZero(t, n.CookiesGood)
-	require.Zero(t, l.a.counters().Own[DropConnMax])
-	l.pass(100 * second)
-	require.Zero(t, l.b.counters().HalfOpen)
 }
 
 // Nothing is allocated for a SYN, kept or not.

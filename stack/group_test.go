@@ -246,40 +246,6 @@ func TestCrossingFull(t *testing.T) {
 	to.Turn()
 }
 
-// Two queues of a real TAP, a Poller each, and the kernel at the other end.
-func TestGroupOverTAP(t *testing.T) {
-	pollers := tapGroup(t, 0)
-	const conns, octetsEach = 12, 200_000
-	for _, k := range pollers {
-		k.do(func() {
-			require.NoError(t, k.Listen(7, 16, func(*Conn) Upper { return newMirror(t, octetsEach) }))
-		})
-	}
-	for range conns {
-		c := dialUs(t, ourAddr.Addr())
-		pollers[0].exchange(c, octetsEach)
-		require.NoError(t, c.Close())
-	}
-	l := listenThere(t, kernelAddr.Addr())
-	for _, k := range pollers { // each dials, and the answers find it
-		for range 3 {
-			m := newMirror(t, octetsEach)
-			c := k.dials(l, m)
-			k.exchange(c, octetsEach)
-			k.wait(m.ended)
-			require.NoError(t, m.err)
-			require.NoError(t, c.Close())
-		}
-	}
-	accepted := 0
-	for _, p := range pollers {
-		n := must(p.Counters(t.Context()))(t)
-		require.Equal(t, uint64(3), n.Connected)
-		accepted += int(n.Accepted)
-	}
-	require.Equal(t, conns, accepted)
-}
-
 // BenchmarkCrossing is a frame of 1514 octets from one Poller to another, both on this goroutine:
 // what a stray costs beside the frame itself, two copies, where no core waits for another's cache.
 func BenchmarkCrossing(b *testing.B) {

@@ -7,16 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A frame for which the neighbour table has no room is dropped and counted, and its Buf freed.
-func TestNeighbourTableFull(t *testing.T) {
-	l := newLab(t, func(i int, cfg *Config) { cfg.Neighbours.FramesMax = 2 })
-	for range 5 {
-		l.dialTo("10.0.0.9:7")
-	}
-	l.turns()
-	require.Equal(t, uint64(3), l.a.counters().Own[DropNeighbourFull])
-}
-
 // A frame that a later one displaces, while their neighbour is asked for, is free at once: once the
 // neighbour has answered, its table is not looked at before the entry gets old.
 func TestDisplacedFramesComeBack(t *testing.T) {
@@ -80,4 +70,14 @@ func TestNeighboursWork(t *testing.T) {
 		require.Equal(t, 1, p.resolve())
 		p.tx.flush(p.now)
 	}
+}
+
+// A frame for which the neighbour table has no room is dropped and counted, and its Buf freed.
+func TestNeighbourTableFull(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) { cfg.Neighbours.FramesMax = 2 })
+	for range 5 {
+		l.dialTo("10.0.0.9:7")
+	}
+	l.turns()
+	require.Equal(t, uint64(3), l.a.counters().Own[DropNeighbourFull])
 }

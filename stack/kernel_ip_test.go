@@ -2,8 +2,6 @@ package stack
 
 import (
 	"bytes"
-	"context"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -17,8 +15,6 @@ import (
 
 	"github.com/rnicd/rnicd/internal/inet"
 	"github.com/rnicd/rnicd/internal/netlab"
-	"github.com/rnicd/rnicd/mem"
-	"github.com/rnicd/rnicd/pmd"
 	"github.com/stretchr/testify/require"
 )
 
@@ -69,8 +65,8 @@ func TestKernelPingsOfAllSizes(t *testing.T) {
 }
 
 // carry moves octets both ways over a connection that the kernel opens and one that we open.
-func (k *kernelLab) carry(ours, theirs netip.Addr, n int) {
-	t := k.t
+func (k *kernelLab) carry(ours, theirs netip.Addr) {
+	t, n := k.t, kernelOctets
 	l := listenThere(t, theirs)
 	for _, dial := range []func(m *mirror) *net.TCPConn{
 		func(m *mirror) *net.TCPConn {
@@ -96,97 +92,11 @@ func (k *kernelLab) carry(ours, theirs netip.Addr, n int) {
 // req: C02-3.2-3, D01-1.2-3, 8200-8.1-1, 4861-7.2-3, 9293-MUST-44
 func TestKernelTCP(t *testing.T) {
 	k := tunedKernelLab(t, dual(t))
-	k.carry(ourAddr.Addr(), kernelAddr.Addr(), kernelOctets)
-	k.carry(ourAddr6.Addr(), kernelAddr6.Addr(), kernelOctets)
+	k.carry(ourAddr.Addr(), kernelAddr.Addr())
+	k.carry(ourAddr6.Addr(), kernelAddr6.Addr())
 	neigh := sh(t, "ip -6 neigh show %v", ourAddr6.Addr())
 	require.Contains(t, strings.ToLower(neigh), k.cfg.MAC.String())
 	k.do(func() { require.NotZero(t, k.host.Counters().NDReplies) })
-}
-
-// accessPort is a switch's port for a station that knows nothing of VLANs: it takes our tags off on
-// the way to the kernel and puts them on what comes back. A frame of ours without the tag of vid is
-// a fault.
-type accessPort struct {
-	pmd.Queue
-	pool  *mem.Pool
-	vid   uint16
-	wrong int
-}
-
-func (a *accessPort) Tx(bufs []mem.Buf) int {
-	for i, b := range bufs {
-		f := a.pool.Data(b)
-		if binary.BigEndian.Uint16(f[12:]) != 0x8100 || binary.BigEndian.Uint16(f[14:]) != a.vid {
-			a.wrong++
-		}
-		copy(f[4:16], append([]byte(nil), f[:12]...))
-		d := a.pool.Desc(b)
-		d.Off, d.Len = d.Off+4, d.Len-4
-		if a.Queue.Tx(bufs[i:i+1]) == 0 {
-			d.Off, d.Len = d.Off-4, d.Len+4
-			f = a.pool.Data(b)
-			copy(f[:12], append([]byte(nil), f[4:16]...))
-			binary.BigEndian.PutUint32(f[12:], 0x8100<<16|uint32(a.vid))
-			return i
-		}
-	}
-	return len(bufs)
-}
-
-func (a *accessPort) Rx(bufs []mem.Buf) int {
-	n := a.Queue.Rx(bufs)
-	for _, b := range bufs[:n] {
-		d := a.pool.Desc(b)
-		d.Off, d.Len = d.Off-4, d.Len+4
-		f := a.pool.Data(b)
-		copy(f[:12], append([]byte(nil), f[4:16]...))
-		binary.BigEndian.PutUint32(f[12:], 0x8100<<16|uint32(a.vid))
-	}
-	return n
-}
-
-// All of it with tags: both families, fragments, both roles.
-func TestKernelOnAVLAN(t *testing.T) {
-	var port *accessPort
-	k := tunedKernelLab(t, func(cfg *Config, dev string) {
-		dual(t)(cfg, dev)
-		port = &accessPort{Queue: cfg.Queue, pool: cfg.Pool, vid: 10}
-		cfg.VLAN, cfg.Queue = 10, port
-	})
-	for _, to := range []netip.Addr{ourAddr.Addr(), ourAddr6.Addr()} {
-		require.Contains(t, sh(t, "ping -n -c 1 -W 10 -s 4000 %s", to), " 0% packet loss")
-	}
-	k.carry(ourAddr.Addr(), kernelAddr.Addr(), 1<<20)
-	k.carry(ourAddr6.Addr(), kernelAddr6.Addr(), 1<<20)
-	k.do(func() { require.Zero(t, port.wrong) })
-}
-
-// Our check finds an address that the kernel has, and the kernel's finds ours.
-func TestKernelDuplicateAddress(t *testing.T) {
-	k := tunedKernelLab(t, func(cfg *Config, dev string) {
-		cfg.Addrs = []netip.Prefix{ourAddr6, netip.MustParsePrefix("fd77::9/64")}
-		cfg.NoDAD = false
-		addKernelAddr(t, netip.MustParsePrefix("fd77::9/64"), dev)
-		addKernelAddr(t, kernelAddr6, dev)
-	})
-	ctx, cancel := context.WithTimeout(context.Background(), netlab.Patience)
-	defer cancel()
-	require.ErrorContains(t, k.AwaitAddrs(ctx), "fd77::9")
-	states := map[AddrState]int{}
-	k.do(func() {
-		for _, l := range k.host.Addrs() {
-			states[l.State]++
-		}
-	})
-	require.Equal(t, map[AddrState]int{AddrUsable: 3, AddrDuplicate: 1}, states)
-	require.Contains(t, sh(t, "ping -n -c 1 -W 10 %v", ourAddr6.Addr()), " 0% packet loss")
-
-	dev := strings.Fields(sh(t, "ip -o -6 addr show to %v", kernelAddr6))[1]
-	sh(t, "ip addr add %v dev %s", ourAddr6, dev)
-	for !strings.Contains(sh(t, "ip -6 addr show dev %s", dev), "dadfailed") {
-		require.NoError(t, ctx.Err())
-		<-time.After(poll)
-	}
 }
 
 // distant is a namespace after the kernel, which forwards to it over a link of MTU 1280.

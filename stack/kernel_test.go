@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -156,45 +155,3 @@ func (k *kernelLab) dials(l *net.TCPListener, u Upper) *net.TCPConn {
 }
 
 const kernelOctets = 10 << 20
-
-func TestKernelRefusesAndResets(t *testing.T) {
-	k := newKernelLab(t)
-	m := newMirror(t, 0)
-	k.do(func() {
-		_, err := k.Dial(netip.AddrPortFrom(kernelAddr.Addr(), 9), m)
-		require.NoError(t, err)
-	})
-	k.wait(m.ended)
-	require.ErrorIs(t, m.err, ErrRefused)
-
-	_, err := net.DialTCP("tcp4", nil, &net.TCPAddr{IP: ourAddr.Addr().AsSlice(), Port: 9})
-	require.ErrorIs(t, err, syscall.ECONNREFUSED)
-
-	// SO_LINGER 0: the kernel closes with a RST.
-	m = newMirror(t, 0)
-	next := m // the Poller's: what accept returns
-	k.do(func() { require.NoError(t, k.Listen(7, 4, func(*Conn) Upper { return next })) })
-	c := dialUs(t, ourAddr.Addr())
-	require.NoError(t, c.SetLinger(0))
-	require.NoError(t, c.Close())
-	k.wait(m.ended)
-	require.ErrorIs(t, m.err, ErrReset)
-
-	// Ours, seen by the kernel.
-	m = newMirror(t, 0)
-	k.do(func() { next = m })
-	c = dialUs(t, ourAddr.Addr())
-	opened := false
-	for !opened {
-		k.do(func() {
-			if opened = m.opened; opened {
-				m.conn.Abort()
-			}
-		})
-	}
-	require.NoError(t, c.SetDeadline(time.Now().Add(30*time.Second)))
-	_, err = c.Read(make([]byte, 1))
-	require.ErrorIs(t, err, syscall.ECONNRESET)
-	k.wait(m.ended)
-	require.ErrorIs(t, m.err, ErrAborted)
-}

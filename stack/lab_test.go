@@ -520,6 +520,8 @@ type peer struct {
 	woken     int
 	timer     []int64
 	log       []string
+	advice    []error
+	finAcked  int
 	verdict   func(off uint64, n int) Verdict
 	kept      []mem.Buf
 	onClosed  func()
@@ -690,7 +692,9 @@ func (u *peer) Woken() {
 	}
 }
 
-func (u *peer) Timer(now int64) { u.timer = append(u.timer, now) }
+func (u *peer) Timer(now int64)  { u.timer = append(u.timer, now) }
+func (u *peer) Advice(err error) { u.advice = append(u.advice, err) }
+func (u *peer) FinAcked()        { u.finAcked++ }
 
 // send asks for n more octets to be sent.
 func (u *peer) send(n int) {

@@ -3,7 +3,6 @@
 package stack
 
 const (
-	floodSYNs  = 1_000_000
 	siegeTicks = 400
 	siegeBuild = 0
 )

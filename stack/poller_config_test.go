@@ -24,6 +24,7 @@ func TestConfigErrorsSayWhatIsWrong(t *testing.T) {
 			c.Gateway = netip.MustParseAddr("10.0.0.255")
 		},
 		"Idle 99: want IdleAdaptive to IdleInterrupt": func(c *Config) { c.Idle = 99 },
+		"its queue has no interrupts":                 func(c *Config) { c.Idle = IdleInterrupt },
 		"is not on 10.0.0.0/24": func(c *Config) {
 			c.Gateway = netip.MustParseAddr("10.0.1.1")
 		},

@@ -16,8 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tapGroup is two Pollers, a Group, on a TAP of two queues, the kernel at its other end.
-func tapGroup(t *testing.T, idle Idle) (pollers []*kernelLab) {
+// tapGroup is two Pollers, a Group, on a TAP of two queues, the kernel at its other end. They sleep
+// until they are roused.
+func tapGroup(t *testing.T) (pollers []*kernelLab) {
 	t.Helper()
 	netlab.Enter(t)
 	port := must(tap.New(tap.Config{Name: "group%d", Addr: kernelAddr, Queues: 2}))(t)
@@ -29,13 +30,11 @@ func tapGroup(t *testing.T, idle Idle) (pollers []*kernelLab) {
 		q := must(port.Open(i, pool))(t)
 		p, err := New(Config{
 			Name: "group", Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr,
-			Core: -1, NoDAD: true, Idle: idle,
+			Core: -1, NoDAD: true, Idle: IdleInterrupt,
 			ConnsMax: 64, TCP: tcp.Config{NoDelay: true, SentMax: 512, TimeWaitNs: ms}, Group: g, Member: i,
 		})
 		require.NoError(t, err)
-		if idle == IdleInterrupt {
-			p.rouser.MaxNs = int64(time.Hour) // without a rouse it sleeps on
-		}
+		p.rouser.MaxNs = int64(time.Hour) // without a rouse it sleeps on
 		pollers = append(pollers, &kernelLab{t: t, introducer: introducer{p}, pool: pool})
 		run.Go(func() { _ = p.Run(ctx) })
 	}
@@ -54,12 +53,14 @@ func awaitAsleep(t *testing.T, p *Poller) {
 }
 
 // A Poller that sleeps is roused by what is submitted, by a frame, by a frame that came to another
-// member, and by its end; so it need not wake by itself.
+// member, and by its end; so it need not wake by itself. Octets go both ways meanwhile, whichever
+// queue has them, and whichever side opens the connection.
 func TestInterruptsRouse(t *testing.T) {
-	pollers := tapGroup(t, IdleInterrupt)
+	const octetsEach = 20_000
+	pollers := tapGroup(t)
 	for _, k := range pollers {
 		k.do(func() {
-			require.NoError(t, k.Listen(7, 16, func(*Conn) Upper { return newMirror(t, 1000) }))
+			require.NoError(t, k.Listen(7, 16, func(*Conn) Upper { return newMirror(t, octetsEach) }))
 		})
 	}
 	for i := range 24 { // half of them come to the member that they do not belong to
@@ -71,9 +72,15 @@ func TestInterruptsRouse(t *testing.T) {
 		c := dialUs(t, ourAddr.Addr())
 		awaitAsleep(t, pollers[0].Poller)
 		awaitAsleep(t, pollers[1].Poller)
+		pollers[0].exchange(c, octetsEach)
 		require.NoError(t, c.Close())
 	}
+	l := listenThere(t, kernelAddr.Addr())
 	for _, p := range pollers {
+		m := newMirror(t, octetsEach)
+		p.exchange(p.dials(l, m), octetsEach)
+		p.wait(m.ended)
+		require.NoError(t, m.err)
 		n := must(p.Counters(t.Context()))(t)
 		require.NotZero(t, n.Sleeps)
 	}
@@ -118,14 +125,6 @@ func silentRouser(t *testing.T) *rouse.Rouser {
 	require.NoError(t, r.Prepare(newQuietDevice(t, nil), nil))
 	t.Cleanup(r.Close)
 	return r
-}
-
-func TestInterruptConfig(t *testing.T) {
-	l := newLab(t, nil)
-	cfg := l.a.cfg
-	cfg.Idle = IdleInterrupt
-	_, err := New(cfg)
-	require.ErrorContains(t, err, "its queue has no interrupts")
 }
 
 // Threads that run no Go wake a Poller through its Bell, which is the one word and the one

@@ -58,6 +58,10 @@ func TestSegmentsAreJoined(t *testing.T) {
 		require.EqualValues(t, 1, n.Segments-before.Segments, "ACKs")
 		l.a.Turn()
 		require.EqualValues(t, 7*1448+100, u.acked)
+		for _, b := range v.kept { // still as they came
+			_, payload, _ := segmentOf(l.b.pool.Data(b))
+			require.NotEmpty(t, payload)
+		}
 		l.b.pool.FreeN(v.kept)
 		l.stop()
 	}
@@ -112,8 +116,6 @@ func TestAbortAmongJoined(t *testing.T) {
 // Segments that are taken as one may acknowledge our FIN: the Upper is told.
 func TestJoinedAcknowledgeAFIN(t *testing.T) {
 	l, u, v := offloaded(t, nil).opened()
-	f := &finisher{peer: u}
-	u.conn.SetUpper(f)
 	u.conn.CloseSend()
 	l.a.Turn()
 	v.send(4 * 1448)
@@ -121,7 +123,7 @@ func TestJoinedAcknowledgeAFIN(t *testing.T) {
 	l.a.Turn()
 	require.EqualValues(t, 3, l.a.counters().Coalesced)
 	require.EqualValues(t, 4*1448, u.edge)
-	require.Equal(t, 1, f.acked)
+	require.Equal(t, 1, u.finAcked)
 	v.conn.CloseSend()
 }
 
@@ -196,8 +198,8 @@ func TestUnverifiedIsNotJoined(t *testing.T) {
 func TestJoinAllocatesNothing(t *testing.T) {
 	l := offloaded(t, func(i int, cfg *Config) { cfg.TCP.ReceiveWindow = 8 << 20 })
 	u, v := l.open()
-	u.conn.SetUpper(&quiet{endless: true})
-	v.conn.SetUpper(&quiet{})
+	u.conn.SetUpper(&mover{sending: true})
+	v.conn.SetUpper(&mover{})
 	turn := func() { l.now += ms; l.a.Turn(); l.b.Turn() }
 	for range 200 {
 		turn()
@@ -205,19 +207,6 @@ func TestJoinAllocatesNothing(t *testing.T) {
 	before := l.b.counters().Coalesced
 	require.Zero(t, testing.AllocsPerRun(100, turn))
 	require.Greater(t, l.b.counters().Coalesced, before+1000)
-}
-
-// quiet is an Upper that takes everything, and sends without end if it is to.
-type quiet struct {
-	taker
-	endless bool
-}
-
-func (q *quiet) Pull(dst [][]byte) Pulled {
-	if q.endless {
-		return Pulled{N: len(dst), More: true}
-	}
-	return Pulled{}
 }
 
 // A segment that differs from the one before in its sequence number and flags alone gets a copy of

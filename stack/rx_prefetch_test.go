@@ -42,6 +42,14 @@ func TestPreviewDecidesNothing(t *testing.T) {
 	require.Equal(t, after.RxFrames-before.RxFrames, uint64(len(frame)-14+1+3))
 	require.Equal(t, uint64(1), after.TCP[tcp.DropDuplicate]-before.TCP[tcp.DropDuplicate],
 		"the whole frame is a duplicate, the others are nothing")
+
+	l.accepted[0].closeSend()
+	l.turns()
+	us[0].closeSend()
+	l.turns()
+	require.Equal(t, 1, l.b.counters().TimeWait) // of a connection without an Upper
+	l.a.nic.inject(frame)
+	l.turns()
 }
 
 // What is looked at beforehand is the connection that the segment belongs to, of either family,

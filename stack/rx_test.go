@@ -284,28 +284,49 @@ func TestDropsByReason(t *testing.T) {
 		ip.Put(f[inet.EthernetLen:])
 		return f
 	}
+	between6 := func(src, dst string, proto uint8, octets []byte) func(*lab, []byte) []byte {
+		return func(l *lab, _ []byte) []byte {
+			from, to := netip.MustParseAddr(src), netip.MustParseAddr(dst)
+			if proto == inet.ProtoICMPv6 {
+				return icmp6(l.a.mac, l.b.mac, from, to, 255, octets)
+			}
+			return packet6(l.a.mac, l.b.mac, from, to, proto, 64, octets)
+		}
+	}
+	redirect := append([]byte{137}, make([]byte, 39)...)
 	for name, x := range map[string]struct {
 		spoil func(l *lab, f []byte) []byte
 		drop  string
 	}{
-		"TCP checksum":       {put(tcpAt+5, 0x55), "tcp checksum"},
-		"IP checksum":        {put(20, 0x55), "inet checksum"},
-		"EtherType":          {put(12, 0x86, 0xdd), "inet ether_type"},
-		"other MAC":          {put(5, 77), "inet not_ours"},
-		"group MAC":          {put(0, 1), "inet not_ours"},
-		"other address":      {between("10.0.0.1", "10.0.0.9"), "inet not_ours"},
-		"broadcast address":  {between("10.0.0.1", "10.0.0.255"), "inet not_ours"},
-		"multicast address":  {between("10.0.0.1", "224.0.0.1"), "inet not_ours"},
-		"from multicast":     {between("224.0.0.1", "10.0.0.2"), "inet source"},
-		"from broadcast":     {between("255.255.255.255", "10.0.0.2"), "inet source"},
-		"from our broadcast": {between("10.0.0.255", "10.0.0.2"), "inet source"},
-		"from loopback":      {between("127.0.0.1", "10.0.0.2"), "inet source"},
-		"from nobody":        {between("0.0.0.0", "10.0.0.2"), "inet source"},
-		"from us":            {between("10.0.0.2", "10.0.0.2"), "inet source"},
-		"fragment":           {piece, "inet fragment"},
-		"cut TCP header":     {short, "tcp short"},
+		"TCP checksum":            {put(tcpAt+5, 0x55), "tcp checksum"},
+		"IP checksum":             {put(20, 0x55), "inet checksum"},
+		"EtherType":               {put(12, 0x88, 0xcc), "inet ether_type"},
+		"other MAC":               {put(5, 77), "inet not_ours"},
+		"group MAC":               {put(0, 1), "inet not_ours"},
+		"other address":           {between("10.0.0.1", "10.0.0.9"), "inet not_ours"},
+		"broadcast address":       {between("10.0.0.1", "10.0.0.255"), "inet not_ours"},
+		"multicast address":       {between("10.0.0.1", "224.0.0.1"), "inet not_ours"},
+		"from multicast":          {between("224.0.0.1", "10.0.0.2"), "inet source"},
+		"from broadcast":          {between("255.255.255.255", "10.0.0.2"), "inet source"},
+		"from our broadcast":      {between("10.0.0.255", "10.0.0.2"), "inet source"},
+		"from loopback":           {between("127.0.0.1", "10.0.0.2"), "inet source"},
+		"from nobody":             {between("0.0.0.0", "10.0.0.2"), "inet source"},
+		"from us":                 {between("10.0.0.2", "10.0.0.2"), "inet source"},
+		"from this network":       {between("0.1.2.3", "10.0.0.2"), "inet source"},
+		"another net's broadcast": {between("10.5.255.255", "10.0.0.2"), "inet source"},
+		"other address 6":         {between6("fd00::1", "fd00::3", 6, nil), "inet not_ours"},
+		"another's link-local 6":  {between6("fd00::1", "fe80::1", 6, nil), "inet not_ours"},
+		"from us 6":               {between6("fd00::2", "fd00::2", 17, nil), "inet source"},
+		"advertised by no router": {between6("fd00::1", "fd00::2", inet.ProtoICMPv6,
+			raFrameBody()), "inet bad_nd"},
+		"redirected":     {between6("fe80::9", "fd00::2", inet.ProtoICMPv6, redirect), "inet bad_nd"},
+		"fragment":       {piece, "inet fragment"},
+		"cut TCP header": {short, "tcp short"},
 	} {
-		l := newLab(t, nil)
+		l := newLab(t, func(i int, cfg *Config) {
+			discovering(i, cfg)
+			cfg.Addrs = append(cfg.Addrs, netip.MustParsePrefix("10.5.0.7/16"))
+		})
 		frame := segmentFrame(l.a.mac, l.b.mac, l.a.addr, l.b.addr, stranger(tcp.ACK, 2000), nil)
 		require.Empty(t, l.answers(l.a, l.b, x.spoil(l, frame)), name)
 		got := map[string]uint64{}
@@ -318,6 +339,9 @@ func TestDropsByReason(t *testing.T) {
 		require.Equal(t, map[string]uint64{x.drop: 1}, got, name)
 		l.stop()
 	}
+	l := newLab(t, nil) // without an address of IPv6
+	require.Empty(t, l.answers(l.a, l.b, between6("fd00::1", "fd00::2", 6, nil)(l, nil)))
+	require.Equal(t, uint64(1), l.b.counters().Inet[inet.DropEtherType])
 }
 
 // A device's verdict is trusted; without one we check.
@@ -408,45 +432,37 @@ func TestICMPErrors(t *testing.T) {
 			}
 		})
 	}
-	t.Run("established ones stand", func(t *testing.T) {
-		l, u, v := newLab(t, nil).opened()
-		l.a.nic.onSend = func(f []byte) {
-			if s, _, ok := segmentOf(f); ok && s.Len > 0 {
-				l.b.nic.inject(icmpErrorFrame(l.b.addr, l.a, inet.ICMPUnreachable, port, 0, f))
-			}
-		}
-		u.send(10_000)
-		l.until("there", func() bool { return v.edge == 10_000 })
-		require.Zero(t, u.closed)
-		l.turns()
-		require.NotZero(t, l.a.counters().ICMPSoft)
-		require.Zero(t, l.a.counters().ICMPHard)
-	})
 }
 
-// req: 9293-MAY-2
-func TestSYNReopensFromTimeWait(t *testing.T) {
-	l, u, v := newLab(t, nil).opened()
-	v.closeSend() // b closes first: b spends TIME-WAIT
-	l.until("b closed its half", func() bool { return u.peerFin })
-	u.closeSend()
-	l.until("closed", func() bool { return u.closed == 1 && v.closed == 1 })
-	require.Equal(t, 1, l.b.counters().Conns)
-	id := l.b.slab.conns[l.b.slab.lingering.first].tcp.ID()
-	old := u.conn.tcp.ISS()
-	syn := tcp.Transmit{ID: tcp.ID{LocalPort: id.RemotePort, RemotePort: id.LocalPort}, Window: 1000,
-		Flags: tcp.SYN, Handle: tcp.NoHandle}
-
-	syn.Seq = old // not beyond the old octets
-	l.answers(l.a, l.b, between(l.a, l.b, syn, nil))
-	require.Equal(t, 1, l.b.counters().Conns)
-	require.Zero(t, l.b.counters().TimeWaitCut)
-
-	syn.Seq = old + 100_000
-	got := l.answers(l.a, l.b, between(l.a, l.b, syn, nil))
-	require.Len(t, got, 1)
-	s, _, _ := segmentOf(got[0])
-	require.Equal(t, tcp.SYN|tcp.ACK, s.Flags)
-	require.Equal(t, syn.Seq+1, s.Ack)
-	require.Equal(t, uint64(1), l.b.counters().TimeWaitCut)
+// Errors about what is in flight, and Source Quench, which is dropped, do not change a connection
+// that flows.
+// req: 9293-MUST-55, 9293-MUST-56
+func TestErrorsAboutWhatFlows(t *testing.T) {
+	for _, x := range []struct {
+		typ, code uint8
+		count     func(n *Counters) uint64
+	}{
+		{inet.ICMPUnreachable, inet.ICMPPortUnreachable,
+			func(n *Counters) uint64 { return n.ICMPSoft }},
+		{4, 0, func(n *Counters) uint64 { return n.Inet[inet.DropBadICMP] }},
+	} {
+		l, u, v := newLab(t, nil).opened()
+		u.send(100_000)
+		l.until("under way", func() bool { return v.edge > 20_000 })
+		before := u.conn.Stats()
+		l.a.nic.onSend = func(f []byte) {
+			if s, _, ok := segmentOf(f); ok && s.Len > 0 {
+				l.b.nic.inject(icmpErrorFrame(l.b.addr, l.a, x.typ, x.code, 0, f))
+			}
+		}
+		u.send(100_000)
+		l.until("there", func() bool { return v.edge == 200_000 })
+		require.GreaterOrEqual(t, u.conn.Stats().Cwnd, before.Cwnd)
+		require.Equal(t, before.Ssthresh, u.conn.Stats().Ssthresh)
+		require.Zero(t, u.closed)
+		l.turns()
+		n := l.a.counters()
+		require.NotZero(t, x.count(&n))
+		require.Zero(t, n.ICMPHard)
+	}
 }

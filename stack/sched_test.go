@@ -251,10 +251,9 @@ func TestFewOctetsAfterAWholeTurn(t *testing.T) {
 	l.until("there", func() bool { return us[0].acked == us[0].toSend })
 }
 
-// A device that stands still for a while, at random, and takes some frames at random; connections
-// that come and go; neighbours of which one does not answer. What was sent arrives once and in
-// order, nothing is taken for lost before a retransmission timer could think so, and every Buf
-// comes back.
+// A device that stands still for a while, at random, and takes some frames at random; neighbours of
+// which one does not answer. It holds everybody up, and what was sent arrives once and in order,
+// nothing is taken for lost before a retransmission timer could think so, and every Buf comes back.
 func TestDeviceThatStalls(t *testing.T) {
 	r := dice(t)
 	for range 20 {
@@ -292,6 +291,9 @@ func TestDeviceThatStalls(t *testing.T) {
 			require.Zero(t, u.conn.Stats().Retransmits)
 		}
 		require.False(t, lost.opened)
+		n := s.a.counters()
+		require.NotZero(t, n.TxWaits)
+		require.Zero(t, n.Own[DropTxFull])
 	}
 }
 

@@ -3,6 +3,7 @@ package stack
 import (
 	"bytes"
 	"encoding/binary"
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -12,35 +13,80 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// Every segment is well-formed, of both families, over a link that loses: addresses, DF, hop limit,
+// sizes, MSS, and the checksum. That is ours, or, with offload, the pseudo-header's sum, which the
+// device completes, and we believe it.
 // req: 9293-MUST-2, 9293-MUST-45, 1191-2-1, 7323-5.7-1, 5044-A.5-1
+// req: 8200-8.1-1, 8200-8.3-1, 9293-MUST-67, 9293-MUST-49, 1122-3.3.3-1
 func TestEverySegmentIsWellFormed(t *testing.T) {
-	l := newLab(t, func(i int, cfg *Config) { cfg.TTL = 33 })
-	n := 0
-	check := func(from inet.Addr, f []byte) {
-		if isARP(f) {
-			return
+	for _, offload := range []bool{false, true} {
+		for emss, open := range map[int]func(*lab) (u, v *peer){1448: (*lab).open, 1428: (*lab).open6} {
+			labOffload = offload
+			l := newLab(t, func(i int, cfg *Config) { sixes(i, cfg); cfg.TTL = 33 })
+			labOffload = false
+			syns, n := 0, 0
+			for i, h := range l.hosts {
+				h.nic.onSend = func(f []byte) {
+					src, dst, b := segmentIn(t, f, 33)
+					if b == nil {
+						return
+					}
+					n++
+					require.Equal(t, map[bool]netip.Addr{true: h.addr, false: addr6(i)}[src.Is4()], src.Netip())
+					var s tcp.Segment
+					require.Equal(t, tcp.DropNone, tcp.Parse(b, &s))
+					if s.Flags&tcp.SYN != 0 {
+						syns++
+						require.EqualValues(t, emss+12, s.Options.MSS)
+					}
+					sum := inet.PseudoSum(src, dst, inet.ProtoTCP, len(b))
+					if offload {
+						require.Equal(t, inet.Fold(sum), binary.BigEndian.Uint16(b[checksumOffset:]))
+						return
+					}
+					require.Zero(t, inet.Checksum(b, sum))
+					if src.Is4() {
+						require.Zero(t, inet.Checksum(b, naivePseudo(src, dst, len(b))), "an independent sum")
+					}
+				}
+				h.nic.lose = func(f []byte) bool { return n%40 == 39 && len(f) > 80 }
+			}
+			u, v := open(l)
+			require.Equal(t, emss, u.conn.EMSS())
+			u.send(100_001) // an odd last segment
+			v.send(100_001)
+			l.until("there", func() bool { return u.edge == 100_001 && v.edge == 100_001 })
+			require.NotZero(t, u.conn.Stats().Retransmits)
+			w := l.dialAt(l.a, netip.AddrPortFrom(v.conn.Local().Addr(), 99))
+			l.until("refused, by a RST made in a received Buf", func() bool { return w.closed == 1 })
+			require.ErrorIs(t, w.err, ErrRefused)
+			l.finish(u, v)
+			require.NotZero(t, syns)
+			require.Greater(t, n, 140)
+			l.stop()
 		}
-		ip, b, d := inet.ParseIPv4(f[inet.EthernetLen:], false)
-		require.Equal(t, inet.DropNone, d)
-		require.Equal(t, from, ip.Src)
-		require.True(t, ip.DF)
-		require.Equal(t, uint8(33), ip.TTL)
-		require.Equal(t, len(f), inet.EthernetLen+ip.TotalLen, "no octet after the packet")
-		require.LessOrEqual(t, ip.TotalLen, 1500)
-		require.Zero(t, inet.Checksum(b, inet.PseudoSum(ip.Src, ip.Dst, inet.ProtoTCP, len(b))))
-		require.Zero(t, inet.Checksum(b, naivePseudo(ip.Src, ip.Dst, len(b))), "an independent sum")
-		n++
 	}
-	for _, h := range l.hosts {
-		h.nic.onSend = func(f []byte) { check(inet.AddrFrom(h.addr), f) }
+}
+
+// segmentIn is what an IP packet of a TCP segment has, which is whole, at most 1500 octets and has
+// this TTL; nil of any other frame.
+func segmentIn(t *testing.T, f []byte, ttl uint8) (src, dst inet.Addr, segment []byte) {
+	if isIPv6(f, inet.ProtoTCP) {
+		_, ip, b := split6(t, f)
+		require.Equal(t, ttl, ip.HopLimit)
+		require.LessOrEqual(t, inet.IPv6Len+len(b), 1500)
+		return ip.Src, ip.Dst, b
 	}
-	l.listen(l.b, 7, 4, 3333)
-	u := l.dial(l.a, l.b, 7, 100_001) // an odd last segment
-	l.until("there", func() bool {
-		return len(l.accepted) == 1 && l.accepted[0].edge == 100_001 && u.edge == 3333
-	})
-	l.finish(u, l.accepted[0])
-	require.Greater(t, n, 70)
+	if !isTCP(f) {
+		return src, dst, nil
+	}
+	ip, b, d := inet.ParseIPv4(f[inet.EthernetLen:], false)
+	require.Equal(t, inet.DropNone, d, "the IP checksum is ours")
+	require.True(t, ip.DF)
+	require.Equal(t, ttl, ip.TTL)
+	require.Equal(t, len(f), inet.EthernetLen+ip.TotalLen, "no octet after the packet")
+	require.LessOrEqual(t, ip.TotalLen, 1500)
+	return ip.Src, ip.Dst, b
 }
 
 // naivePseudo is RFC 9293 section 3.1, octet by octet.
@@ -52,53 +98,6 @@ func naivePseudo(src, dst inet.Addr, n int) uint64 {
 		sum += uint64(b[i])<<8 | uint64(b[i+1])
 	}
 	return sum
-}
-
-// The first frame of all goes nowhere: ARP request, SYN, each once.
-func TestFirstFrameLost(t *testing.T) {
-	syn := func(f []byte) bool { s, _, ok := segmentOf(f); return ok && s.Flags&tcp.SYN != 0 }
-	for what, x := range map[string]struct {
-		host int
-		is   func(f []byte) bool
-	}{
-		"arp request": {0, isARP}, "arp reply": {1, isARP}, "syn": {0, syn}, "syn ack": {1, syn},
-	} {
-		l, lost := newLab(t, nil), 0
-		l.hosts[x.host].nic.lose = func(f []byte) bool {
-			if lost > 0 || !x.is(f) {
-				return false
-			}
-			lost++
-			return true
-		}
-		l.listen(l.b, 7, 4)
-		u := l.dial(l.a, l.b, 7, 5000)
-		start := l.now
-		l.until("there", func() bool { return len(l.accepted) == 1 && l.accepted[0].edge == 5000 })
-		require.Equal(t, 1, lost, what)
-		require.Less(t, l.now-start, 4*second, what)
-		require.Zero(t, u.closed)
-	}
-}
-
-// A device that takes few frames holds everybody up and loses nothing.
-func TestDeviceBackPressure(t *testing.T) {
-	l := newLab(t, func(i int, cfg *Config) { cfg.PendingMax = 64 })
-	us := l.openMany(8, 100_000)
-	l.a.nic.txMax = 3
-	most := 0
-	l.until("all there", func() bool {
-		most = max(most, l.a.counters().Pending)
-		return l.allThere(100_000)
-	})
-	require.LessOrEqual(t, most, 64)
-	require.Greater(t, most, 16)
-	n := l.a.counters()
-	require.NotZero(t, n.TxWaits)
-	require.Zero(t, n.Own[DropTxFull])
-	for _, u := range us {
-		require.Zero(t, u.conn.Stats().Retransmits, "held up, not lost")
-	}
 }
 
 // A device that takes nothing for long: what still stands in the batch is not taken for lost, and
@@ -146,46 +145,6 @@ func TestBufInDeviceIsCopied(t *testing.T) {
 	l.until("acknowledged", func() bool { return u.acked == 3000 && v.edge == 3000 })
 }
 
-// Bufs that are short never stop reception, and come back.
-func TestPoolPressure(t *testing.T) {
-	l, u, v := newLab(t, func(i int, cfg *Config) {
-		if i == 0 {
-			cfg.TCP.SentMax = 4096
-		}
-		cfg.TCP.ReceiveWindow = 8 << 20
-	}).opened()
-	u.send(1)
-	l.until("known", func() bool { return u.acked == 1 })
-	free := l.a.hoard(150)
-	u.send(3_000_000)
-	least := l.a.pool.Size()
-	l.until("there", func() bool {
-		least = min(least, l.a.pool.Available())
-		return v.edge == 3_000_001
-	})
-	require.NotZero(t, l.a.counters().ShareWaits+l.a.counters().NoBufWaits)
-	require.GreaterOrEqual(t, least, l.a.pressure.loans.lentMax-1, "one more is the spare")
-	require.Zero(t, l.a.counters().Queue.RxNoBuf)
-	require.Zero(t, u.conn.Stats().Retransmits)
-	free()
-}
-
-// One busy connection does not keep another waiting.
-func TestFairShareOfATurn(t *testing.T) {
-	l := newLab(t, func(i int, cfg *Config) { cfg.SegmentsMax = 4 })
-	us := l.openMany(2)
-	u, w := us[0], us[1]
-	u.send(9 * 1448) // within the initial window
-	w.send(4 * 1448)
-	l.a.Turn()
-	require.Equal(t, uint64(4*1448), u.sent)
-	require.Equal(t, uint64(4*1448), w.sent)
-	l.a.Turn()
-	require.Equal(t, uint64(8*1448), u.sent)
-	l.a.Turn()
-	require.Equal(t, uint64(9*1448), u.sent)
-}
-
 // PSH stands on the last segment, and on the last of each unit, though more is queued after it.
 //
 // req: 9293-MUST-61
@@ -204,51 +163,6 @@ func TestPushStandsWhereAUnitEnds(t *testing.T) {
 		u.send(7 * 1448)
 		l.until("there", func() bool { return v.edge == 7*1448 })
 		require.Equal(t, want, flags)
-	}
-}
-
-// With checksum offload segments carry the pseudo-header's sum, a device completes them, and we
-// believe it.
-func TestChecksumOffload(t *testing.T) {
-	l := offloaded(t, nil)
-	l.b.nic.onSend = func(f []byte) {
-		if isARP(f) {
-			return
-		}
-		_, ip, _ := inet.ParseEthernet(f)
-		h, b, d := inet.ParseIPv4(ip, false)
-		require.Equal(t, inet.DropNone, d, "the IP checksum is ours")
-		require.Equal(t, inet.Fold(inet.PseudoSum(h.Src, h.Dst, inet.ProtoTCP, len(b))),
-			binary.BigEndian.Uint16(b[checksumOffset:]))
-	}
-	u, v := l.open()
-	lost := false
-	l.a.nic.lose = func(f []byte) bool { s := !lost && len(f) > 1000; lost = lost || s; return s }
-	u.send(100_001)
-	v.send(1001)
-	l.until("there", func() bool { return v.edge == 100_001 && u.edge == 1001 })
-	require.NotZero(t, u.conn.Stats().Retransmits)
-	w := l.dial(l.a, l.b, 99)
-	l.until("refused, by a RST made in a received Buf", func() bool { return w.closed == 1 })
-	require.ErrorIs(t, w.err, ErrRefused)
-}
-
-// Connections that send segments of one length in the same Turns, where headers are copied from the
-// segment before, each have their own.
-func TestHeadersAreNotAnotherConnections(t *testing.T) {
-	l := offloaded(t, nil)
-	all := l.openMany(3)
-	for range 4 {
-		want := all[0].acked + 500*1448
-		for _, x := range all {
-			x.send(500 * 1448)
-		}
-		l.until("acknowledged", func() bool {
-			return all[0].acked == want && all[1].acked == want && all[2].acked == want
-		})
-	}
-	for _, x := range all {
-		require.Zero(t, x.conn.Stats().Retransmits)
 	}
 }
 
