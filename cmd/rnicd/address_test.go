@@ -60,14 +60,3 @@ func TestHostAddrTwice(t *testing.T) {
 		ns.ends(t, p)
 	}
 }
-
-// Over the kernel's TCP a client of stream dials from --addr.
-func TestKernelAddr(t *testing.T) {
-	ns := newNamespace(t)
-	server := ns.stream(t, "sink", "--addr", "127.0.0.2", "--once")
-	server.Expect(t, 1, `^ready +127\.0\.0\.2:5201, sink$`)
-	client := ns.stream(t, "source", "--addr", "127.0.0.3", "-n", "100K", "127.0.0.2")
-	require.Equal(t, 0, client.Wait(t), "%s", client)
-	require.Equal(t, 0, server.Wait(t), "%s", server)
-	require.Len(t, server.Lines(`from 127\.0\.0\.3:`), 1, "%s", server)
-}

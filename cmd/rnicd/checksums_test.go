@@ -109,10 +109,6 @@ const pingpongPort = 18515
 // vethToKernel makes a veth, of which eth1 is for a port and peer1, 10.9.0.254, is the kernel's.
 func (ns *namespace) vethToKernel(t *testing.T) {
 	t.Helper()
-	ns.Run(t, "ip", "link", "add", "eth1", "type", "veth", "peer", "name", "peer1")
-	for _, dev := range []string{"eth1", "peer1"} {
-		ns.Run(t, "sysctl", "-qw", "net.ipv6.conf."+dev+".disable_ipv6=1")
-		ns.Run(t, "ip", "link", "set", dev, "up")
-	}
+	ns.veth(t, "eth1", "peer1")
 	ns.Run(t, "ip", "address", "add", "10.9.0.254/24", "dev", "peer1")
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"syscall"
 	"testing"
 
@@ -18,6 +19,10 @@ func TestOneProcessOnADevice(t *testing.T) {
 	f := randomFile(t, 100_000)
 	tap := "[[uplink]]\nname = \"rnic0\"\n[[program]]\nname = \"one\"\nsocket = \"@" + t.Name() +
 		"\"\naddresses = [\"10.9.0.2\"]\n"
+	one := ns.exits(t, 1, "serve", "--region", "1MiB")
+	require.Equal(t, []string{fmt.Sprintf("rnicd: rnic0: process %d has this device: frames would "+
+		"reach one of both by chance; name another device, or end that process", first.PID())},
+		errorLines(one))
 	for _, args := range [][]string{
 		{"serve", "--queues", "2", "--addr", "10.9.0.3/24"},
 		{"stream", "sink", "--addr", "10.9.0.3/24", "--queues", "3"},
@@ -42,9 +47,7 @@ func TestOneProcessOnAnInterface(t *testing.T) {
 		skip.Missing(t, "no libdpdk-dev")
 	}
 	ns := newNamespace(t)
-	ns.Run(t, "ip", "link", "add", "enp1s0", "type", "veth", "peer", "name", "other")
-	ns.Run(t, "ip", "link", "set", "enp1s0", "up")
-	ns.Run(t, "ip", "link", "set", "other", "up")
+	ns.veth(t, "enp1s0", "other")
 	serve := func(addr, dev string) *netlab.Process {
 		return ns.rnicd(t, "serve", "--pmd", "dpdk", "--dev", dev, "--addr", addr, "--no-dad", "--mtu",
 			"1400", "--region", "1MiB")

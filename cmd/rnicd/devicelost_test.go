@@ -1,7 +1,6 @@
 package main
 
 import (
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,11 +14,7 @@ func TestInterfaceUnderDPDKFlaps(t *testing.T) {
 		return
 	}
 	ns := newNamespace(t)
-	ns.Run(t, "ip", "link", "add", "enp1s0", "type", "veth", "peer", "name", "peer0")
-	for _, dev := range []string{"enp1s0", "peer0"} {
-		ns.Run(t, "sysctl", "-qw", "net.ipv6.conf."+dev+".disable_ipv6=1")
-		ns.Run(t, "ip", "link", "set", dev, "up")
-	}
+	ns.veth(t, "enp1s0", "peer0")
 	server := ns.rnicd(t, "serve", "--config", configured(t, `
 [[port]]
 name = "nic0"
@@ -51,29 +46,4 @@ size = "4MiB"
 	require.Regexp(
 		t,
 		`^rnicd: port "nic0": dpdk: the device is gone: net_af_packet0: its interface, number [0-9]+, was deleted$`, last[0])
-}
-
-// A switch whose uplink's device was deleted ends, with one line that says which.
-func TestUplinkDeleted(t *testing.T) {
-	ns := newNamespace(t)
-	dir := t.TempDir()
-	s := ns.rnicd(t, "switch", "--config", configured(t, `
-[switch]
-socket = "`+filepath.Join(dir, "switch.sock")+`"
-
-[[uplink]]
-name = "outside"
-driver = "tap"
-device = "rnic0"
-
-[[program]]
-name = "one"
-addresses = ["10.9.0.1"]
-`))
-	s.Expect(t, 1, "msg=ready ")
-	ns.Run(t, "ip", "link", "delete", "rnic0")
-	require.Equal(t, 1, s.Wait(t), "%s", s)
-	last := s.Lines("^rnicd: ")
-	require.Len(t, last, 1, "%s", s)
-	require.Regexp(t, "^rnicd: uplink outside: tap: rnic0: the device is gone: ", last[0])
 }

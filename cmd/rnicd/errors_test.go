@@ -171,6 +171,14 @@ var serveErrors = []struct{ args, want string }{
 	{"--capture /no/such/dir/file",
 		`--capture: capture: open /no/such/dir/file: no such file or directory; choose a file that can be written`},
 	{"banana", `1 argument given; want: rnicd serve$`},
+	{"--pmd memif", `--pmd memif: --socket is missing: the server's, as /run/memif\.sock or @memif$`},
+	{"--pmd memif --socket x --role boss", `--role "boss": want client or server$`},
+	{"--pmd memif --socket x --dev eth0", `--pmd memif has no use for --dev: leave it out$`},
+	{"--socket x --id 3", `--pmd tap has no use for --socket, --id: leave it out$`},
+	{"--region 1MiB --pmd memif --socket @nobody-there-at-all",
+		`--socket @nobody-there-at-all: no server answers: connecting: dial unixpacket @nobody-there-at-all: connect: connection refused$`},
+	{"--region 1MiB --pmd memif --socket /no/where/s --role server",
+		`memif: no folder for /no/where/s: mkdir -p /no/where$`},
 }
 
 // A wrong flag: one line names the flag and what it wants, the status is 1, and no device is left.
@@ -179,13 +187,7 @@ func TestServeErrors(t *testing.T) {
 	ns := newNamespace(t)
 	for _, c := range serveErrors {
 		t.Run(c.args, func(t *testing.T) {
-			p := ns.exits(t, 1, append([]string{"serve"}, strings.Fields(c.args)...)...)
-			lines := errorLines(p)
-			if strings.Contains(c.args, "--core") {
-				lines = p.Lines("^rnicd: ")
-			}
-			require.Len(t, lines, 1, "%s", p)
-			require.Regexp(t, "^rnicd: "+c.want, lines[0])
+			ns.fails(t, "serve "+c.args, c.want)
 			require.False(t, ns.Has(t, "rnic0"))
 		})
 	}
@@ -298,18 +300,6 @@ func TestMistakesAreLines(t *testing.T) {
 			require.Regexp(t, "^rnicd: ", l)
 		}
 	}
-}
-
-// Two daemons cannot have one device.
-func TestServeDeviceBusy(t *testing.T) {
-	ns := newNamespace(t)
-	server := ns.serving(t)
-	p := ns.exits(t, 1, "serve", "--region", "1MiB")
-	require.Equal(t, []string{fmt.Sprintf("rnicd: rnic0: process %d has this device: frames would "+
-		"reach one of both by chance; name another device, or end that process", server.PID())},
-		errorLines(p))
-	ns.put(t, randomFile(t, 1000))
-	ns.stop(t, server)
 }
 
 // What no hugepages suffice for lies on normal pages, and one line says so.

@@ -81,11 +81,7 @@ func TestExampleAFXDP(t *testing.T) {
 	needDPDK(t)
 	ns := newNamespace(t)
 	_, text := exampleFile(t, "af-xdp.toml")
-	ns.Run(t, "ip", "link", "add", "enp1s0", "type", "veth", "peer", "name", "peer0")
-	for _, dev := range []string{"enp1s0", "peer0"} {
-		ns.Run(t, "sysctl", "-qw", "net.ipv6.conf."+dev+".disable_ipv6=1")
-		ns.Run(t, "ip", "link", "set", dev, "up")
-	}
+	ns.veth(t, "enp1s0", "peer0")
 	server := ns.rnicd(t, "serve", "--config", configured(t, text))
 	server.Expect(t, 1, "msg=ready ")
 	f := randomFile(t, 3<<20)

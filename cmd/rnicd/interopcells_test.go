@@ -35,6 +35,7 @@ func quickCells() []cell {
 		{device: devicePlain, mtu: 9000, family: 6, flow: flowOut, us: "reno"},
 		{device: devicePlain, mtu: 9000, family: 4, flow: flowIn, kernel: "reno"},
 		{device: devicePlain, mtu: 1500, family: 6, flow: flowBidir, weDial: true},
+		{device: devicePlain, mtu: 576, family: 4, flow: flowBidir},
 		{device: deviceTap, mtu: 1500, family: 6, flow: flowIn, streams: 4},
 		{device: deviceTap, mtu: 9000, family: 4, flow: flowOut, weDial: true},
 		{device: deviceVeth, mtu: 1500, family: 4, flow: flowIn},

@@ -89,19 +89,6 @@ func exchange(t testing.TB, c *net.TCPConn, octets []byte) {
 
 const plainOctets = 3_000_017
 
-// The kernel's end closes its half first, and all that was sent comes back after that.
-func TestInteropKernelHalfCloses(t *testing.T) {
-	for _, end := range sample.Of(t, 2, interopEnds(t)) {
-		l := interopLink(t, end.device, end.mtu, end.family, "cubic")
-		echo := l.stream(t, "echo", "--once", "--json")
-		echo.Expect(t, 1, "^ready ")
-		exchange(t, l.dial(t, end.family), randomOctets(plainOctets))
-		require.Equal(t, 0, echo.Wait(t), "%s", echo)
-		res := jsonLine[plainResult](t, echo)
-		require.Equal(t, []uint64{plainOctets, plainOctets}, []uint64{res.Bytes, res.Back})
-	}
-}
-
 // We close our half first; only then does the kernel's end send everything back.
 func TestInteropWeHalfClose(t *testing.T) {
 	for _, end := range sample.Of(t, 2, interopEnds(t)) {
@@ -121,63 +108,6 @@ func TestInteropWeHalfClose(t *testing.T) {
 		res := jsonLine[plainResult](t, source)
 		require.Equal(t, []uint64{plainOctets, plainOctets}, []uint64{res.Bytes, res.Back})
 	}
-}
-
-// A RST in the middle of a transfer ends that connection at the other end, and nothing else.
-func TestInteropResets(t *testing.T) {
-	for _, end := range sample.Of(t, 1, interopEnds(t)[:2]) {
-		l := interopLink(t, end.device, end.mtu, end.family, "cubic")
-		// less than we have to send in the end
-		l.theirs.Sysctl(t, "net.ipv4.tcp_rmem", "4096 65536 65536")
-		source := l.stream(t, "source", "-t", "60s")
-		source.Expect(t, 1, "^ready ")
-		first := l.dial(t, end.family)
-		_, err := io.CopyN(io.Discard, first, 1<<20)
-		require.NoError(t, err)
-		require.NoError(t, first.SetLinger(0))
-		require.NoError(t, first.Close())
-		source.Expect(t, 1, "^failed .*connection reset by peer")
-
-		second := l.dial(t, end.family)
-		_, err = io.CopyN(io.Discard, second, 1<<20)
-		require.NoError(t, err)
-		source.Signal(t, syscall.SIGTERM) // nobody reads the rest: it gives up, and resets
-		require.Equal(t, 0, source.Wait(t), "%s", source)
-		_, err = io.Copy(io.Discard, second)
-		require.ErrorIs(t, err, syscall.ECONNRESET)
-	}
-}
-
-// checked is an interopLab in which our end looks for its IPv6 addresses on the link before it uses
-// them.
-func checked(t testing.TB, device string) *interopLab {
-	l := interopLink(t, device, 1500, 6, "cubic")
-	l.args = slices.DeleteFunc(l.args, func(arg string) bool { return arg == "--no-dad" })
-	return l
-}
-
-// An IPv6 address is looked for on the link before it is used.
-func TestInteropAddressCheck(t *testing.T) {
-	l := checked(t, deviceTap)
-	source := l.stream(t, "source", "-n", "1000", "--wait", "30s", at(interopTheirs[6]))
-	c, err := l.listen(t).AcceptTCP()
-	require.NoError(t, err)
-	_, err = io.Copy(io.Discard, c)
-	require.NoError(t, errors.Join(err, c.Close()))
-	require.Equal(t, 0, source.Wait(t), "%s", source)
-}
-
-// One that the kernel's end has is not used. It must have it before we ask: the end of a TAP comes
-// up when we do.
-func TestInteropAddressTaken(t *testing.T) {
-	if !hasDevice(t, deviceVeth) {
-		return
-	}
-	l := checked(t, deviceVeth)
-	sink := l.stream(t, "sink", "--addr", interopTheirs[6].String())
-	require.Equal(t, 1, sink.Wait(t), "%s", sink)
-	sink.Expect(t, 1, "^rnicd: --addr .*: another host on the link has this address, the one with "+
-		"MAC .*; choose another, or take it from that host$")
 }
 
 // flood sends SYNs from addresses that answer nothing until stop is closed, floodAtOnce each

@@ -2,7 +2,6 @@ package main
 
 import (
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -55,24 +54,5 @@ func TestPutOverMemif(t *testing.T) {
 			ns.ends(t, server)
 			require.NoFileExists(t, socket)
 		})
-	}
-}
-
-// What is missing or of no use for memif is named, and a server that is not there.
-func TestMemifFlags(t *testing.T) {
-	if testing.Short() { // make test-all
-		return
-	}
-	ns := newNamespace(t)
-	for args, want := range map[string]string{
-		"--pmd memif":                                    `--pmd memif: --socket is missing: the server's, as /run/memif.sock or @memif`,
-		"--pmd memif --socket x --role boss":             `--role "boss": want client or server`,
-		"--pmd memif --socket x --dev eth0":              `--pmd memif has no use for --dev: leave it out`,
-		"--socket x --id 3":                              `--pmd tap has no use for --socket, --id: leave it out`,
-		"--pmd memif --socket @nobody-there-at-all":      `--socket @nobody-there-at-all: no server answers: connecting: dial unixpacket @nobody-there-at-all: connect: connection refused`,
-		"--pmd memif --socket /no/where/s --role server": `memif: no folder for /no/where/s: mkdir -p /no/where`,
-	} {
-		p := ns.exits(t, 1, append([]string{"serve", "--region", "1MiB"}, strings.Fields(args)...)...)
-		require.Equal(t, []string{"rnicd: " + want}, errorLines(p), "%s", args)
 	}
 }

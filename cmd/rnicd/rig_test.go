@@ -79,6 +79,16 @@ func newNamespace(t testing.TB) *namespace {
 // process is a started command and what it printed so far.
 type process = netlab.Process
 
+// veth makes a pair of interfaces, without IPv6, that are up.
+func (ns *namespace) veth(t testing.TB, one, other string) {
+	t.Helper()
+	ns.Run(t, "ip", "link", "add", one, "type", "veth", "peer", "name", other)
+	for _, dev := range []string{one, other} {
+		ns.Run(t, "sysctl", "-qw", "net.ipv6.conf."+dev+".disable_ipv6=1")
+		ns.Run(t, "ip", "link", "set", dev, "up")
+	}
+}
+
 // rnicd starts the program inside the namespace.
 func (ns *namespace) rnicd(t testing.TB, args ...string) *process {
 	t.Helper()

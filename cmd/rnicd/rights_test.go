@@ -138,9 +138,7 @@ func TestCapabilities(t *testing.T) {
 					if ns.Has(t, "enp1s0") {
 						ns.Run(t, "ip", "link", "del", "enp1s0")
 					}
-					ns.Run(t, "ip", "link", "add", "enp1s0", "type", "veth", "peer", "name", "peer0")
-					ns.Run(t, "ip", "link", "set", "enp1s0", "up")
-					ns.Run(t, "ip", "link", "set", "peer0", "up")
+					ns.veth(t, "enp1s0", "peer0")
 				}
 				return ns.unprivileged(t, caps, "serve", "--config", path)
 			}

@@ -38,35 +38,6 @@ func TestPutFiles(t *testing.T) {
 	ns.stop(t, server)
 }
 
-// A file that the region cannot hold is refused with both numbers, and the next one is served.
-func TestPutTooLarge(t *testing.T) {
-	ns := newNamespace(t)
-	server := ns.serving(t, "--region", "1MiB")
-	big := randomFile(t, 1<<20+1)
-	client := ns.exits(t, 1, "put", big.path, serverAddr)
-	const why = "1048577 octets offered, the region holds 1048576; start the server with a " +
-		"larger --region"
-	require.Equal(t, []string{"rnicd: put to " + serverAddr + ": xfer: the server refused: " + why},
-		errorLines(client))
-	server.Expect(t, 1, "^refused +"+kernelHost+`:\d+: `+why+"$")
-	ns.put(t, randomFile(t, 1<<20)) // exactly full
-	require.Len(t, server.Lines("^(refused|failed)"), 1, "%s", server)
-	ns.stop(t, server)
-}
-
-// Two queues, two poll-mode cores, one address: whichever a client's frames come to, it is served.
-func TestPutsOverTwoQueues(t *testing.T) {
-	ns := newNamespace(t)
-	server := ns.serving(t, "--region", "64MiB", "--queues", "2")
-	for i := range 6 {
-		f := randomFile(t, 3<<20+i)
-		ns.put(t, f)
-		server.Expect(t, 1, "^sha256 +"+f.sum+"$")
-	}
-	require.Empty(t, server.Lines("^(failed|refused)"), "%s", server)
-	ns.stop(t, server)
-}
-
 // Several clients at once are each served, in memory of their own.
 func TestPutsAtOnce(t *testing.T) {
 	ns := newNamespace(t)
@@ -166,26 +137,8 @@ func TestPutDialects(t *testing.T) {
 		errorLines(p)[0])
 }
 
-// MPA over the kernel's TCP serves too; a host in the namespace needs no device then.
-func TestServeOverKernelSockets(t *testing.T) {
-	ns := newNamespace(t)
-	server := ns.rnicd(t, "serve", "--pmd", "kernel", "--region", "16MiB", "--addr", "127.0.0.1")
-	server.Expect(t, 1, "^ready +127\\.0\\.0\\.1:7174,")
-	f := randomFile(t, 4<<20)
-	ns.exits(t, 0, "put", f.path, "127.0.0.1")
-	server.Expect(t, 1, "^sha256 +"+f.sum+"$")
-	ns.ends(t, server)
-}
-
-// --once ends with the first transfer's result.
+// --once ends with the first transfer's result; TestServersEndOnce has its success.
 func TestServeOnce(t *testing.T) {
-	t.Run("success", func(t *testing.T) {
-		ns := newNamespace(t)
-		server := ns.serving(t, "--once")
-		ns.put(t, randomFile(t, 100_000))
-		require.Equal(t, 0, server.Wait(t), "%s", server)
-		require.False(t, ns.Has(t, "rnic0"))
-	})
 	t.Run("failure", func(t *testing.T) {
 		ns := newNamespace(t)
 		server := ns.serving(t, "--once")
@@ -264,27 +217,10 @@ func withEALMemory(t *testing.T, try func() *process) {
 	skip.Hugepages(t, 256, fmt.Errorf("%s", p)) // as many as make test reserves
 }
 
-// With DPDK in the program its net_tap does the same job.
-func TestPutThroughDPDK(t *testing.T) {
+// Two queues, two poll-mode cores, one address: whichever a client's frames come to, it is served.
+func TestPutsOverTwoQueues(t *testing.T) {
 	ns := newNamespace(t)
-	if programPath(t); !program.dpdk {
-		p := ns.exits(t, 1, "serve", "--pmd", "dpdk")
-		require.Len(t, errorLines(p), 1, "%s", p)
-		skip.Missing(t, "the program is built without DPDK's driver: no libdpdk, or under the "+
-			"race detector")
-	}
-	var server *process
-	withEALMemory(t, func() *process {
-		server = ns.rnicd(t, "serve", "--pmd", "dpdk", "--region", "16MiB")
-		server.Await(t, 1, "^ready ")
-		return server
-	})
-	ns.Run(t, "ip", "addr", "add", kernelHost+"/24", "dev", "rnic0")
-	ns.Run(t, "ip", "link", "set", "rnic0", "up")
-	f := randomFile(t, 8<<20)
-	ns.put(t, f)
-	server.Expect(t, 1, "^sha256 +"+f.sum+"$")
-	ns.stop(t, server)
+	putSix(t, ns, ns.serving(t, "--queues", "2"))
 }
 
 // All queues of a DPDK port, a poll-mode core each: connections that clients open, and that our
@@ -292,6 +228,8 @@ func TestPutThroughDPDK(t *testing.T) {
 // ours that is not DPDK's.
 func TestPutsThroughDPDKQueues(t *testing.T) {
 	if programPath(t); !program.dpdk {
+		p := newNamespace(t).exits(t, 1, "serve", "--pmd", "dpdk")
+		require.Len(t, errorLines(p), 1, "%s", p)
 		skip.Missing(t, "the program is built without DPDK's driver: no libdpdk, or under the "+
 			"race detector")
 	}
