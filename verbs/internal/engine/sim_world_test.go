@@ -107,9 +107,13 @@ func newNumberedWorld(t *testing.T, wl *numberedWorkload) *numbered {
 		n.hosts[i] = &process{udProgram: &udProgram{program: p}}
 	}
 	n.World = must(sim.New(cfg))(t)
+	for i, p := range n.hosts {
+		p.start(n.Hosts[i], wl.Secret)
+	}
 	go n.drive()
 	for i, p := range n.hosts {
-		p.open(n.Hosts[i], wl.Secret)
+		p.listening = must(stream.Listen(n.Hosts[i].Loop[1:], 1, stream.Options{}))(t)
+		p.open()
 	}
 	return n
 }
@@ -134,8 +138,8 @@ func (n *numbered) drive() {
 	}
 }
 
-// open starts the program's engine.
-func (p *process) open(h *sim.Host, secret string) {
+// start starts the program's engine, which nobody turns yet.
+func (p *process) start(h *sim.Host, secret string) {
 	p.adapter, p.addr, p.gid = h.Adapter, h.Addr, h.Addr.As16()
 	e := p.engine
 	e.start(Host{Adapter: h.Adapter, Poller: h.Poller, OwnTCP: true, Polled: true, RoCE: true,
@@ -143,7 +147,6 @@ func (p *process) open(h *sim.Host, secret string) {
 	if secret != "" {
 		e.secret = []byte(secret)
 	}
-	p.listening = must(stream.Listen(h.Loop[1:], 1, stream.Options{}))(p.t)
 	e.loop = func(ctx context.Context) (mine, theirs net.Conn, err error) {
 		to := netip.AddrPortFrom(netip.MustParseAddr(h.Loop[1].Name()), 1)
 		if mine, err = stream.Dial(ctx, h.Loop[:1], to, stream.Options{}); err == nil {
@@ -151,7 +154,6 @@ func (p *process) open(h *sim.Host, secret string) {
 		}
 		return mine, theirs, err
 	}
-	p.udProgram.open()
 }
 
 // end ends what is left of the program.
