@@ -314,7 +314,8 @@ func (l *Listener) end(ctx context.Context) {
 
 // offer queues a connection request. Driver's goroutine; never blocks.
 func (l *Listener) offer(ln *connect.Connection, f mpa.Frame) error {
-	r := &ConnRequest{adapter: l.adapter, connection: ln, frame: f, remote: ln.Transport.Remote()}
+	r := &ConnRequest{adapter: l.adapter, connection: ln, frame: f,
+		remote: ln.Transport.Remote(), local: ln.Transport.Local()}
 	r.frame.PrivateData = append(r.room[:0], f.PrivateData...)
 	r.enhanced, r.private, _ = r.frame.Enhanced() // which was looked at already
 	select {
@@ -351,6 +352,7 @@ type ConnRequest struct {
 	enhanced   mpa.Enhanced
 	private    []byte // the ULP's part
 	remote     netip.AddrPort
+	local      netip.AddrPort
 	room       [privateRoom]byte // of the frame's private data, where that is short
 }
 
@@ -384,7 +386,7 @@ func (r *ConnRequest) PeerToPeer() bool {
 func (r *ConnRequest) Remote() netip.AddrPort { return r.remote }
 
 // Local is this end's address, to which the peer has connected. Any goroutine.
-func (r *ConnRequest) Local() netip.AddrPort { return r.connection.Transport.Local() }
+func (r *ConnRequest) Local() netip.AddrPort { return r.local }
 
 // Revision is the MPA revision of the Request. Any goroutine.
 func (r *ConnRequest) Revision() int { return int(r.frame.Rev) }

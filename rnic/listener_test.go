@@ -173,6 +173,21 @@ func TestAcceptGivenUpBeforeItsTurn(t *testing.T) {
 	r.exchange(other, c)
 }
 
+// A request keeps its addresses when its connection has ended, which the driver's goroutine notices
+// while another one may ask.
+func TestRequestKeepsItsAddresses(t *testing.T) {
+	over(t, []kind{turned, sockets}, rigConfig{}, func(t *testing.T, r *rig) {
+		c := r.newEnd(r.client, opts{})
+		req := r.dial(c, nil)
+		local, remote := req.Local(), req.Remote()
+		require.True(t, local.IsValid() && remote.IsValid())
+		c.qp.Abort()
+		require.NoError(t, r.server.host.Wait(r.ctx, req.connection.Gone.C()))
+		require.Equal(t, local, req.Local())
+		require.Equal(t, remote, req.Remote())
+	})
+}
+
 // ConnsMax bounds the connections over kernel sockets: accepted ones and dialled ones.
 //
 // req: 5041-8.3.2-4, 5042-6.4.1-1
