@@ -158,9 +158,11 @@ func (n *numbered) endAll() {
 		d := &c.Rounds[len(c.Rounds)-1]
 		time.AfterFunc(d.At, func() {
 			if d.Kind == roundCut {
-				if err := n.Cut(); err != nil {
-					n.fail("to cut the cable: %v", err)
-				}
+				n.hosts[0].engine.whenQuiet(func() { // on the goroutine that turns
+					if err := n.Cut(); err != nil {
+						n.fail("to cut the cable: %v", err)
+					}
+				})
 				return
 			}
 			c.ends[d.Who].host.end()
