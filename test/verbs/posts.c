@@ -43,7 +43,7 @@ void rv_signals_before(struct rv_signals *s)
 	abort();
 }
 
-void rv_signals_after(const struct rv_signals *s, int (*on_engine_thread)(void))
+void rv_signals_after(const struct rv_signals *s, enum rv_thread (*on_engine_thread)(void))
 {
 	(void)s, (void)on_engine_thread;
 	abort();

@@ -346,6 +346,42 @@ static void faults(void)
 	CHECK(!elsewhere);
 }
 
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+/* The older forms set what they say, and return what was there, whichever signal it is. */
+static void older_forms(void)
+{
+	for (int sig = 1; sig < NSIG; sig++) {
+		struct sigaction before, now;
+		sigset_t set;
+
+		if (!can_be_caught(sig))
+			continue;
+		CHECK(!sigaction(sig, NULL, &before));
+		CHECK(signal(sig, SIG_DFL) == on_signal && signal(sig, on_signal) == SIG_DFL);
+		CHECK(!sigaction(sig, NULL, &now) && now.sa_flags & SA_RESTART);
+		CHECK(sigismember(&now.sa_mask, sig) && now.sa_handler == on_signal);
+		CHECK(!siginterrupt(sig, 1));
+		CHECK(!sigaction(sig, NULL, &now) && !(now.sa_flags & SA_RESTART));
+		CHECK(signal(sig, SIG_IGN) == on_signal && signal(sig, on_signal) == SIG_IGN);
+		CHECK(!sigaction(sig, NULL, &now) && !(now.sa_flags & SA_RESTART));
+		CHECK(!siginterrupt(sig, 0));
+		CHECK(!sigaction(sig, NULL, &now) && now.sa_flags & SA_RESTART);
+		CHECK(sigset(sig, SIG_HOLD) == on_signal && sigset(sig, SIG_HOLD) == SIG_HOLD);
+		CHECK(sigset(sig, on_signal) == SIG_HOLD && sigset(sig, on_signal) == on_signal);
+		CHECK(!sigprocmask(SIG_SETMASK, NULL, &set) && !sigismember(&set, sig));
+		CHECK(!sigignore(sig) && sysv_signal(sig, on_signal) == SIG_IGN);
+		CHECK(!sigaction(sig, NULL, &now) && now.sa_flags & SA_RESETHAND && now.sa_flags & SA_NODEFER);
+		taken[sig] = 0;
+		CHECK(!raise(sig) && taken[sig] == 1);
+		CHECK(!sigaction(sig, NULL, &now) && now.sa_handler == SIG_DFL);
+		CHECK(!sigaction(sig, &before, NULL));
+	}
+	CHECK(signal(SIGKILL, on_signal) == SIG_ERR && signal(NSIG, on_signal) == SIG_ERR);
+	CHECK(sigaction(SIGSTOP, &(struct sigaction){ .sa_handler = on_signal }, NULL) && errno == EINVAL);
+	CHECK(sigaction(-1, NULL, &(struct sigaction){ 0 }) && errno == EINVAL);
+}
+
 /* The C library asks every thread, the engine's too, by a signal of its own. */
 static void identity(void)
 {
@@ -373,6 +409,7 @@ int main(int argc, char **argv)
 	children(&p);
 	forks();
 	faults();
+	older_forms();
 	identity();
 	sent();
 	masks(); /* also of threads that have come since */

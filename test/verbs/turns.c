@@ -5,6 +5,8 @@
 #include "walk.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -127,6 +129,202 @@ static void storms(void)
 	CHECK(!pthread_sigmask(SIG_SETMASK, &before, NULL));
 }
 
+/* Runs body at 5 kHz of SIGALRM, by act, on this thread alone. */
+static void at_alarms(struct sigaction act, void (*body)(void))
+{
+	struct itimerval often = { { 0, 200 }, { 0, 200 } }, never = { 0 };
+
+	CHECK(!sigaction(SIGALRM, &act, NULL));
+	CHECK(!setitimer(ITIMER_REAL, &often, NULL));
+	body();
+	CHECK(!setitimer(ITIMER_REAL, &never, NULL));
+	CHECK(signal(SIGALRM, SIG_IGN) != SIG_ERR);
+}
+
+static sigjmp_buf back;
+
+static void jump(int sig)
+{
+	(void)sig;
+	siglongjmp(back, 1);
+}
+
+enum { JUMPS = 200 };
+static struct ibv_cq *each[JUMPS];
+
+static void until_all_jumped(void)
+{
+	volatile int jumped = 0;
+	struct ibv_wc wc;
+
+	if (sigsetjmp(back, 1))
+		jumped++;
+	while (jumped < JUMPS)
+		CHECK(!ibv_poll_cq(each[jumped], 1, &wc));
+}
+
+/*
+ * A handler that does not return leaves no Turn behind, nor a signal blocked. It may leave a queue
+ * locked, as any library's, so each is for one.
+ */
+static void jumps(void)
+{
+	for (int i = 0; i < JUMPS; i++)
+		CHECK(each[i] = ibv_create_cq(p.client.id->verbs, 1, NULL, NULL, 0));
+	at_alarms((struct sigaction){ .sa_handler = jump }, until_all_jumped);
+}
+
+static char *own_stack;
+static struct ibv_cq *handlers_queue;
+static int polled_there;
+
+/* On a small stack of the program's, which a Turn must not use. */
+static void poll_there(int sig)
+{
+	struct ibv_wc wc;
+
+	(void)sig;
+	CHECK((char *)&wc >= own_stack && (char *)&wc < own_stack + SIGSTKSZ);
+	for (int i = 0; i < 100; i++)
+		CHECK(!ibv_poll_cq(handlers_queue, 1, &wc));
+	polled_there++;
+}
+
+static void until_polled_there(void)
+{
+	while (polled_there < 200)
+		polls(1);
+}
+
+static void small_stack(void)
+{
+	stack_t own = { .ss_size = SIGSTKSZ }, none = { .ss_flags = SS_DISABLE };
+
+	CHECK(handlers_queue = ibv_create_cq(p.client.id->verbs, 1, NULL, NULL, 0));
+	CHECK(own.ss_sp = own_stack = malloc(SIGSTKSZ));
+	CHECK(!sigaltstack(&own, NULL));
+	at_alarms((struct sigaction){ .sa_handler = poll_there, .sa_flags = SA_ONSTACK },
+		  until_polled_there);
+	CHECK(!sigaltstack(&none, NULL));
+	free(own_stack);
+	CHECK(!ibv_destroy_cq(handlers_queue));
+}
+
+enum { QUEUED = 3000 };
+static volatile int queued, wrong;
+
+static void on_queued(int sig, siginfo_t *info, void *context)
+{
+	(void)sig, (void)context;
+	wrong += info->si_value.sival_int != queued || info->si_code != SI_QUEUE;
+	queued++;
+}
+
+static int queue(pthread_t *thread, int sig, union sigval value)
+{
+	return thread ? pthread_sigqueue(*thread, sig, value) : sigqueue(getpid(), sig, value);
+}
+
+/* To a thread, or to the process. */
+static void *queues(void *thread)
+{
+	for (int i = 0; i < QUEUED; i++) {
+		while (queue(thread, SIGRTMIN + 1, (union sigval){ .sival_int = i }))
+			sched_yield();
+		if (i % 3 == 0)
+			sched_yield();
+	}
+	return NULL;
+}
+
+/* Signals that have a value come once each, in their order. */
+static void all_queued(pthread_t *to)
+{
+	struct sigaction act = { .sa_sigaction = on_queued, .sa_flags = SA_SIGINFO };
+	sigset_t set, before;
+	pthread_t thread;
+
+	queued = 0;
+	sigemptyset(&set);
+	sigaddset(&set, SIGRTMIN + 1);
+	CHECK(!sigaction(SIGRTMIN + 1, &act, NULL));
+	CHECK(!pthread_sigmask(SIG_BLOCK, &set, &before));
+	CHECK(!pthread_create(&thread, NULL, queues, to));
+	CHECK(!pthread_sigmask(SIG_SETMASK, &before, NULL));
+	while (queued < QUEUED)
+		polls(1);
+	CHECK(!wrong && !pthread_join(thread, NULL));
+}
+
+static volatile int at_once;
+
+static void on_one_of_all(int sig)
+{
+	(void)sig;
+	__atomic_fetch_add(&at_once, 1, __ATOMIC_RELAXED); /* they interrupt each other */
+}
+
+/* Signals of all kinds that come at the same moment all find room. */
+static void all_at_once(void)
+{
+	struct sigaction act = { .sa_handler = on_one_of_all }, before[NSIG];
+	int kinds = SIGRTMAX - SIGRTMIN + 1, status;
+	pid_t child, self = getpid();
+
+	for (int sig = SIGRTMIN; sig <= SIGRTMAX; sig++)
+		CHECK(!sigaction(sig, &act, &before[sig]));
+	CHECK((child = fork()) >= 0);
+	for (int i = 0; !child && i < 100; i++) {
+		kill(self, SIGSTOP);
+		usleep(1000);
+		for (int sig = SIGRTMIN; sig <= SIGRTMAX; sig++)
+			kill(self, sig);
+		kill(self, SIGCONT);
+		usleep(1000);
+	}
+	if (!child)
+		_exit(0);
+	while (at_once < 100 * kinds)
+		polls(1);
+	CHECK(waitpid(child, &status, 0) == child && status == 0 && at_once == 100 * kinds);
+	for (int sig = SIGRTMIN; sig <= SIGRTMAX; sig++)
+		CHECK(!sigaction(sig, &before[sig], NULL));
+}
+
+static volatile int sent_faults;
+
+static void on_sent(int sig)
+{
+	(void)sig;
+	sent_faults++;
+}
+
+static void *sends(void *main_thread)
+{
+	for (int before = 0; before < 1000; before = sent_faults) {
+		CHECK(!pthread_kill(*(pthread_t *)main_thread, before % 2 ? SIGSEGV : SIGBUS));
+		while (sent_faults == before)
+			sched_yield();
+		CHECK(!setuid(getuid())); /* by a signal of the C library's to each thread */
+	}
+	return NULL;
+}
+
+/* Somebody sends the signals of faults to a thread that polls: they are the program's. */
+static void all_sent(int flags)
+{
+	struct sigaction act = { .sa_handler = on_sent, .sa_flags = flags };
+	pthread_t self = pthread_self(), thread;
+
+	sent_faults = 0;
+	CHECK(!sigaction(SIGSEGV, &act, NULL) && !sigaction(SIGBUS, &act, NULL));
+	CHECK(!pthread_create(&thread, NULL, sends, &self));
+	while (sent_faults < 1000)
+		polls(1);
+	CHECK(!pthread_join(thread, NULL));
+	CHECK(signal(SIGSEGV, SIG_DFL) == on_sent && signal(SIGBUS, SIG_DFL) == on_sent);
+}
+
 static void *little(void *arg)
 {
 	polls(200);
@@ -215,7 +413,7 @@ static void message(void)
 
 int main(void)
 {
-	pthread_t thread;
+	pthread_t thread = pthread_self();
 	int stop = 0;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -233,6 +431,14 @@ int main(void)
 	puts("briefly");
 	storms();
 	puts("storm");
+	jumps();
+	small_stack();
+	all_queued(NULL);
+	all_queued(&thread);
+	all_at_once();
+	all_sent(0);
+	all_sent(SA_NODEFER);
+	puts("sent");
 	for (int i = 0; i < 50; i++)
 		cancelled();
 	puts("cancelled");

@@ -194,6 +194,7 @@ static void lose(const struct way *w)
 	char *room = mmap(NULL, SIZE + 2 * PAGE, RW, ANON, -1, 0), *m = room + PAGE;
 	struct pair p;
 	struct ibv_mr *mr;
+	struct ibv_wc wc;
 	int fd = -1;
 
 	CHECK(room != MAP_FAILED);
@@ -206,6 +207,8 @@ static void lose(const struct way *w)
 	write_to(&p, mr, m);
 	w->take(m, fd);
 	write_to(&p, mr, m + 4 * PAGE);
+	for (int i = 0; i < 1000; i++) /* so that it is found in a Turn of this thread's */
+		CHECK(ibv_poll_cq(p.server.cq, 1, &wc) >= 0);
 	if (w->ends) {
 		rdma_ack_cm_event(event_of(p.events, RDMA_CM_EVENT_DISCONNECTED));
 		rdma_ack_cm_event(event_of(p.events, RDMA_CM_EVENT_DISCONNECTED));
@@ -245,15 +248,20 @@ static void move_page(struct ibv_pd *pd)
 int main(void)
 {
 	struct sigaction act = { .sa_handler = on_fault };
+	size_t size = (size_t)sysconf(_SC_SIGSTKSZ);
+	stack_t own = { .ss_sp = malloc(size), .ss_size = size };
 	struct pair beside;
 
 	CHECK(!sigaction(SIGSEGV, &act, NULL) && !sigaction(SIGBUS, &act, NULL));
 	connect_pair(&beside, 0);
 	CHECK(!sigaction(SIGSEGV, &act, NULL) && !sigaction(SIGBUS, &act, NULL)); /* after loading, too */
-	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-		fprintf(stderr, "%s\n", ways[i].name);
-		lose(&ways[i]);
-		messages(&beside);
+	for (int with_stack = 0; with_stack < 2; with_stack++) {
+		for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+			fprintf(stderr, "%s\n", ways[i].name);
+			lose(&ways[i]);
+			messages(&beside);
+		}
+		CHECK(own.ss_sp && !sigaltstack(&own, NULL)); /* small, and the program's */
 	}
 	move_page(beside.client.id->pd);
 	close_pair(&beside);

@@ -43,7 +43,7 @@ __thread int in_turn __attribute__((tls_model("initial-exec"), visibility("hidde
 
 __attribute__((visibility("default"))) int rnicd_engine_thread(void)
 {
-	return engine_thread || in_turn;
+	return engine_thread ? 1 : in_turn ? 2 : 0; /* enum rv_thread (shim.h) */
 }
 
 #define LOW(member) \

@@ -156,7 +156,7 @@ static void *symbol(void *engine, const char *name)
 /* No handler of the program runs while Go changes their actions: all signals wait. */
 static void *load_engine(void (**attach)(void *))
 {
-	int (*on_engine_thread)(void) = NULL;
+	enum rv_thread (*on_engine_thread)(void) = NULL;
 	struct rv_signals signals;
 	sigset_t all, before;
 	void *engine;
@@ -168,7 +168,7 @@ static void *load_engine(void (**attach)(void *))
 	engine = open_engine();
 	if (!engine && (why = dlerror()))
 		fprintf(stderr, "rnicd: %s\n", why);
-	else if (engine && (on_engine_thread = (int (*)(void))symbol(engine, "rnicd_engine_thread")))
+	else if (engine && (on_engine_thread = symbol(engine, "rnicd_engine_thread")))
 		rv_signals_after(&signals, on_engine_thread);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!on_engine_thread)

@@ -167,8 +167,9 @@ __be16 rv_pkey(void);
 struct rv_signals {
 	struct sigaction act[NSIG];
 };
+enum rv_thread { RV_THREAD_PROGRAMS, RV_THREAD_ENGINES, RV_THREAD_IN_TURN };
 void rv_signals_before(struct rv_signals *s);
-void rv_signals_after(const struct rv_signals *s, int (*on_engine_thread)(void));
+void rv_signals_after(const struct rv_signals *s, enum rv_thread (*on_engine_thread)(void));
 void rv_lock_signals(void); /* over a fork: the thread's signals wait, too */
 void rv_unlock_signals(void);
 void rv_own_signals(void); /* of a child of fork: its actions are its parent's */

@@ -8,6 +8,8 @@
  *
  *	on a thread of the engine    a fault goes to Go's handler, a signal that somebody sent to
  *	                             the program's first thread
+ *	in a Turn                    a fault goes to Go's handler, a signal that somebody sent waits
+ *	                             for the Turn's end
  *	on any other thread          the program's action, with its flags and mask
  *
  * sigaction(3) and its older forms keep the program's action for them here. Not seen: a program
@@ -18,6 +20,7 @@
 #include <dlfcn.h>
 #include <signal.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 extern int __sigaction(int sig, const struct sigaction *act, struct sigaction *old);
@@ -36,7 +39,7 @@ static struct {
 
 static struct rv_lock lock; /* of writers, which have all signals blocked */
 static struct sigaction gos[KEPT];
-static int (*engine_thread)(void); /* set once dispatch is installed */
+static enum rv_thread (*engine_thread)(void); /* set once dispatch is installed */
 static pid_t owner;                /* the process whose actions kept has */
 
 RV_EARLY static int index_of(int sig)
@@ -109,17 +112,32 @@ static void pass_on(int sig, const siginfo_t *info)
 	syscall(SYS_rt_tgsigqueueinfo, getpid(), getpid(), sig, &copy);
 }
 
+/* Blocks the signal on this thread until the end of its Turn, which restores the mask. */
+static void defer(int sig, siginfo_t *info, ucontext_t *context)
+{
+	sigset_t one;
+
+	sigemptyset(&one);
+	sigaddset(&one, sig);
+	pthread_sigmask(SIG_BLOCK, &one, NULL); /* SA_NODEFER */
+	sigaddset(&context->uc_sigmask, sig);
+	syscall(SYS_rt_tgsigqueueinfo, getpid(), syscall(SYS_gettid), sig, info);
+}
+
 static void dispatch(int sig, siginfo_t *info, void *context)
 {
 	bool fault = info->si_code > 0 && !(sig == SIGBUS && info->si_code == BUS_MCEERR_AO);
 	int i = index_of(sig), before = errno;
+	enum rv_thread on = engine_thread();
 	struct sigaction act;
 
-	if (engine_thread()) {
+	if (on != RV_THREAD_PROGRAMS) {
 		if (fault)
 			gos[i].sa_sigaction(sig, info, context);
-		else
+		else if (on == RV_THREAD_ENGINES)
 			pass_on(sig, info);
+		else
+			defer(sig, info, context);
 		errno = before;
 		return;
 	}
@@ -205,8 +223,9 @@ static handler *set_handler(int sig, handler *h, int flags, bool mask)
  * The C library's own, for all other signals. Handlers call these, too, so they are looked up
  * early; a constructor that came before ours looks them up itself.
  */
-enum { SIGNAL, SYSV_SIGNAL, SIGSET, SIGIGNORE, OLDER_FORMS };
-static const char *const names[OLDER_FORMS] = { "signal", "__sysv_signal", "sigset", "sigignore" };
+enum { SIGNAL, SYSV_SIGNAL, SIGSET, SIGIGNORE, SIGINTERRUPT, OLDER_FORMS };
+static const char *const names[OLDER_FORMS] = { "signal", "__sysv_signal", "sigset", "sigignore",
+						"siginterrupt" };
 static void *libc[OLDER_FORMS];
 
 static void *next(int form)
@@ -227,10 +246,29 @@ static handler *next_handler(int form, int sig, handler *h)
 	return ((handler *(*)(int, handler *))next(form))(sig, h);
 }
 
+static bool interrupts[KEPT]; /* handlers that signal(3) sets end system calls */
+
+int siginterrupt(int sig, int flag)
+{
+	int i = index_of(sig), error = ((int (*)(int, int))next(SIGINTERRUPT))(sig, flag);
+	struct sigaction act;
+
+	if (error || i < 0)
+		return error;
+	__atomic_store_n(&interrupts[i], flag != 0, __ATOMIC_RELAXED);
+	if (!are_kept(i) || (error = sigaction(sig, NULL, &act)))
+		return error;
+	act.sa_flags = flag ? act.sa_flags & ~SA_RESTART : act.sa_flags | SA_RESTART;
+	return sigaction(sig, &act, NULL);
+}
+
 handler *signal(int sig, handler *h)
 {
-	return are_kept(index_of(sig)) ? set_handler(sig, h, SA_RESTART, true)
-				       : next_handler(SIGNAL, sig, h);
+	int i = index_of(sig);
+
+	if (!are_kept(i))
+		return next_handler(SIGNAL, sig, h);
+	return set_handler(sig, h, load_relaxed(&interrupts[i]) ? 0 : SA_RESTART, true);
 }
 
 handler *ssignal(int sig, handler *h)
@@ -262,17 +300,24 @@ int sigignore(int sig)
 
 handler *sigset(int sig, handler *h)
 {
+	struct sigaction act;
 	sigset_t one, before;
 	handler *old;
 
-	if (!are_kept(index_of(sig)) || h == SIG_HOLD)
+	if (!are_kept(index_of(sig)))
 		return next_handler(SIGSET, sig, h);
 	sigemptyset(&one);
 	sigaddset(&one, sig);
-	old = set_handler(sig, h, 0, false);
-	if (old != SIG_ERR && !pthread_sigmask(SIG_UNBLOCK, &one, &before) && sigismember(&before, sig))
-		old = SIG_HOLD;
-	return old;
+	if (h == SIG_HOLD) {
+		if (sigaction(sig, NULL, &act) || pthread_sigmask(SIG_BLOCK, &one, &before))
+			return SIG_ERR;
+		old = act.sa_handler;
+	} else {
+		old = set_handler(sig, h, 0, false);
+		if (old == SIG_ERR || pthread_sigmask(SIG_UNBLOCK, &one, &before))
+			return SIG_ERR;
+	}
+	return sigismember(&before, sig) ? SIG_HOLD : old;
 }
 
 static sigset_t before_fork; /* of the thread that forks, which holds the lock */
@@ -309,7 +354,7 @@ void rv_signals_before(struct rv_signals *s)
  * Go has taken SIGPIPE, SIGURG and SIGFPE, too, and set SA_ONSTACK for others: all get their
  * actions back, and the two that it needs get dispatch.
  */
-void rv_signals_after(const struct rv_signals *s, int (*on_engine_thread)(void))
+void rv_signals_after(const struct rv_signals *s, enum rv_thread (*on_engine_thread)(void))
 {
 	sigset_t before;
 
