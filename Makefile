@@ -103,10 +103,10 @@ bin/rnicd:
 # libibverbs and librdmacm over rnic: a C library, and the engine that it loads.
 .PHONY: verbs verbs-long bin/librnicd_verbs.so bin/librnicd_engine.so
 verbs: deps bin/rnicd bin/librnicd_verbs.so bin/librnicd_engine.so
-	$(GO) test $(TAGS) -short -vet=off $(ARGS) ./verbs -programs
+	RNICD_BUILT=$(CURDIR)/bin $(GO) test $(TAGS) -short -vet=off $(ARGS) ./verbs -programs
 
 verbs-long: deps bin/rnicd bin/librnicd_verbs.so bin/librnicd_engine.so
-	$(GO) test $(TAGS) -vet=off -timeout 60m $(ARGS) ./verbs/...
+	RNICD_BUILT=$(CURDIR)/bin $(GO) test $(TAGS) -vet=off -timeout 60m $(ARGS) ./verbs/...
 
 bin/librnicd_verbs.so:
 	@mkdir -p bin
