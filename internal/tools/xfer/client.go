@@ -83,6 +83,9 @@ func (c *client) answer(n uint32) (answer, error) {
 // next waits for the next completion, which is to be a successful one.
 func (c *client) next(ctx context.Context) (rnic.Completion, error) {
 	got, err := peer.Next(ctx, c.cq)
+	if err == nil {
+		err = ctx.Err() // a transfer that is called off ends, although its completions have come
+	}
 	switch {
 	case err != nil:
 		return got, fmt.Errorf("xfer: waiting for the server: %w", err)
