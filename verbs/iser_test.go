@@ -33,7 +33,9 @@ func TestISER(t *testing.T) {
 	disk := filepath.Join(dir, "disk")
 	require.NoError(t, os.WriteFile(disk, make([]byte, 16<<20), 0o600))
 	l := newLab(t)
-	server := l.run("tgt", "tgtd", "-f", "-d", "0", "--iscsi", "portal=127.0.0.1:3261")
+	// Its pings, each five seconds, may follow a login so closely that libiscsi has no buffer yet.
+	server := l.run("tgt", "tgtd", "-f", "-d", "0", "--iscsi", "portal=127.0.0.1:3261", "--iser",
+		"nop=off")
 	l.untilListening(iserPort)
 	for _, args := range []string{
 		"--op new --mode target --tid 1 -T " + target,
