@@ -48,9 +48,15 @@ const (
 
 // udOut is a datagram to be sent.
 type udOut struct {
-	request     wq.Request
-	header      [udHeaderLen]byte
-	parts       [][]byte // of the message
+	request wq.Request
+	header  [udHeaderLen]byte
+	parts   [][]byte // of the message
+	size    int      // octets, with the header
+	udPath
+}
+
+// udPath is where a datagram goes, and how.
+type udPath struct {
 	destination gid
 	source      gid // zero: whichever the host chooses
 	class       uint8
@@ -230,7 +236,7 @@ func (p *udPort) prepare(u *ud, o *udOut) wq.Status {
 	case r.Total() > ring.DatagramMax:
 		return wq.LocalLength
 	}
-	o.parts = o.parts[:0]
+	o.parts, o.size = o.parts[:0], udHeaderLen+int(r.Total())
 	if r.Inline() {
 		if r.Local.Offset != 0 { // a copy, made when it was posted
 			if _, ok := p.memory.Find(u.pd, r.Local, 0); !ok {
@@ -296,7 +302,7 @@ func (p *udPort) receive(d *udIn) {
 		p.drop(ring.DropStranger)
 		return
 	}
-	if !h.parse(d.octets) || portOf(h.source) != d.port {
+	if len(d.octets) > udRoom || !h.parse(d.octets) || portOf(h.source) != d.port {
 		p.drop(ring.DropMalformed)
 		return
 	}

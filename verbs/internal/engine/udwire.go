@@ -2,6 +2,8 @@ package engine
 
 import (
 	"encoding/binary"
+
+	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
 
 // A datagram on the wire (docs/adr/0048-datagrams.md): the payload of UDP from the port of the
@@ -12,6 +14,7 @@ import (
 //	16  Q_Key                          20  immediate data, or 0
 const (
 	udHeaderLen = 24
+	udRoom      = udHeaderLen + ring.DatagramMax // of the longest datagram
 	udVersion   = 1
 
 	udSolicited = 1 << 0
