@@ -184,7 +184,7 @@ func (p *udPort) carryBatch(u *ud) (more bool) {
 		u.complete(u.scq, &p.out[sent].request, st, 0)
 		u.sends.head = p.before[sent]
 		u.sends.taken(1 + uint32(p.out[sent].request.Following()))
-		u.broken()
+		u.fail()
 		return false
 	case why != udSent:
 		u.sends.head = p.before[sent]
@@ -199,7 +199,7 @@ func (p *udPort) carryBatch(u *ud) (more bool) {
 		return false
 	case st != wq.Success:
 		u.complete(u.scq, &p.out[n].request, st, 0)
-		u.broken()
+		u.fail()
 		return false
 	case u.sends.broken:
 		u.broken()
@@ -359,7 +359,7 @@ func (p *udPort) deliver(u *ud, h *udHeader, d *udIn) {
 	u.put(u.rcq, &c)
 	p.engine.progress()
 	if !ok {
-		u.broken()
+		u.fail()
 	}
 }
 
