@@ -322,6 +322,58 @@ static void itself(void)
 	destroy(&p);
 }
 
+/* Reads from b into three ranges of a; the second's key is key. */
+static void read_ranges(struct peer *a, struct peer *b, uint64_t id, unsigned int flags,
+			uint32_t key)
+{
+	struct ibv_sge s[3] = { { (uintptr_t)a->memory + 2048, 1000, a->mr->lkey },
+				{ (uintptr_t)a->memory + 100, 1, key },
+				{ (uintptr_t)a->memory + 512, 23, a->mr->lkey } };
+	struct ibv_send_wr wr = { .wr_id = id, .sg_list = s, .num_sge = 3,
+				  .opcode = IBV_WR_RDMA_READ, .send_flags = flags,
+				  .wr.rdma = { (uintptr_t)b->memory + 1024, b->mr->rkey } }, *bad;
+
+	CHECK(!ibv_post_send(a->qp, &wr, &bad));
+}
+
+/* A Read into several ranges completes once, when all are there, or with the first error. */
+static void ranges(void)
+{
+	struct peer a = make(false), b = make(false);
+	struct ibv_device_attr device;
+	struct ibv_wc wc;
+
+	CHECK(!ibv_query_device(context, &device) && device.max_sge_rd == device.max_sge);
+	connect_both(&a, &b);
+	for (int i = 0; i < 1024; i++)
+		b.memory[1024 + i] = (char)(i % 251);
+	for (int round = 0; round < 100; round++) {
+		memset(a.memory, 0, MEMORY);
+		read_ranges(&a, &b, 1, round % 2 ? IBV_SEND_SIGNALED : 0, a.mr->lkey);
+		CHECK(!send_one(&a, 2, IBV_WR_RDMA_WRITE, &a));
+		if (round % 2) {
+			wc = next(&a);
+			CHECK(wc.wr_id == 1 && wc.status == IBV_WC_SUCCESS &&
+			      wc.opcode == IBV_WC_RDMA_READ && wc.byte_len == 1024);
+		}
+		expect(&a, 2, IBV_WC_SUCCESS);
+		CHECK(!memcmp(a.memory + 2048, b.memory + 1024, 1000));
+		CHECK(a.memory[100] == b.memory[2024] && !a.memory[101]);
+		CHECK(!memcmp(a.memory + 512, b.memory + 2025, 23) && !a.memory[535]);
+	}
+	for (int i = 0; i < 2; i++) { /* whether it asks for a completion or not */
+		read_ranges(&a, &b, 3, i ? IBV_SEND_SIGNALED : 0, a.mr->lkey ^ 0x10000);
+		CHECK(!send_one(&a, 4, IBV_WR_RDMA_WRITE, &a));
+		expect(&a, 3, IBV_WC_LOC_PROT_ERR);
+		expect(&a, 4, IBV_WC_WR_FLUSH_ERR);
+		CHECK(!to(&a, IBV_QPS_RESET) && !to(&b, IBV_QPS_RESET));
+		expect_none(&a);
+		connect_both(&a, &b);
+	}
+	destroy(&a);
+	destroy(&b);
+}
+
 /* The peer's end flushes no receive; the next request fails, and all that follows. */
 static void peer_ends(bool with_srq)
 {
@@ -571,6 +623,7 @@ int main(int argc, char **argv)
 	moves();
 	lives();
 	itself();
+	ranges();
 	established();
 	errors();
 	resets();

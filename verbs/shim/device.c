@@ -99,7 +99,7 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 				    IBV_DEVICE_MEM_WINDOW_TYPE_2B |
 				    IBV_DEVICE_MEM_MGT_EXTENSIONS,
 		.max_sge = RV_SGE_MAX,
-		.max_sge_rd = 1,
+		.max_sge_rd = rv_read_ranges(),
 		.max_cq = RV_CQS_MAX,
 		.max_cqe = RV_CQE_MAX,
 		.max_mr = RV_MRS_MAX,

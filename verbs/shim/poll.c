@@ -155,6 +155,7 @@ static bool translate(struct rv_completions *c, const struct rv_cqe *e, struct i
 		return false;
 	wc->wr_id = q->sents[index & q->sent_mask].wr_id;
 	wc->opcode = q->sents[index & q->sent_mask].opcode;
+	wc->byte_len += q->sents[index & q->sent_mask].ahead;
 	store_release(&q->retired, index + 1);
 	return true;
 }

@@ -46,6 +46,15 @@ void rv_put_inline(struct rv_qp *q, uint32_t at, size_t offset, const void *data
 	}
 }
 
+uint32_t rv_octets_in(const struct ibv_sge *list, size_t n)
+{
+	uint32_t sum = 0;
+
+	while (n > 0)
+		sum += list[--n].length;
+	return sum;
+}
+
 /* Ranges after the first go into the entries after entry at. */
 static void put_list(struct rv_wqe *entries, uint32_t mask, uint32_t at, const struct ibv_sge *list,
 		     uint32_t n)
@@ -70,7 +79,7 @@ static int put_data(struct rv_qp *q, struct rv_wqe *w, const struct ibv_send_wr 
 			w->more = (uint8_t)(wr->num_sge - 1);
 			put_list(q->sq_entries, q->sq_mask, q->sq_tail, wr->sg_list + 1, w->more);
 		}
-		return w->op == RV_OP_READ && w->more ? EINVAL : 0; /* device_attr.max_sge_rd */
+		return w->op == RV_OP_READ && w->more >= rv_read_ranges() ? EINVAL : 0;
 	}
 	for (int i = 0; i < wr->num_sge; i++) {
 		const struct ibv_sge *s = &wr->sg_list[i];
@@ -186,7 +195,9 @@ static int put(struct rv_qp *q, const struct ibv_send_wr *wr)
 			return error;
 	}
 	q->sents[q->sent & q->sent_mask] =
-		(struct rv_sent){ .wr_id = wr->wr_id, .opcode = kinds[wr->opcode].wc };
+		(struct rv_sent){ .wr_id = wr->wr_id,
+				  .opcode = kinds[wr->opcode].wc,
+				  .ahead = w->op == RV_OP_READ ? rv_octets_in(wr->sg_list, w->more) : 0 };
 	q->sq_tail += 1 + rv_entries_after(w);
 	store_release(&q->sent, q->sent + 1);
 	return 0;

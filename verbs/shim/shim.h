@@ -353,6 +353,7 @@ struct rv_completions {
 struct rv_sent {
 	uint64_t wr_id;
 	uint8_t opcode; /* enum ibv_wc_opcode */
+	uint32_t ahead; /* of a Read, octets in the ranges before its last, which completes */
 };
 
 struct rv_qp {
@@ -485,6 +486,13 @@ static inline bool rv_sends_immediate(const struct rv_qp *q)
 	return rv_roce();
 }
 
+/* device_attr.max_sge_rd: as RoCE, a Read into several ranges becomes several, of which the program
+ * hears as of one. */
+static inline uint32_t rv_read_ranges(void)
+{
+	return rv_roce() ? RV_SGE_MAX : 1;
+}
+
 /* qp.c, modify.c */
 enum ibv_qp_state rv_state_of(struct rv_qp *q);
 int rv_reset_qp(struct rv_qp *q);
@@ -524,6 +532,7 @@ static inline bool rv_is_short(const struct ibv_sge *s)
 {
 	return s->addr && s->length <= RV_SHORT;
 }
+uint32_t rv_octets_in(const struct ibv_sge *list, size_t n);
 void rv_put_short(struct rv_qp *q, uint32_t at, struct rv_wqe *w, const struct ibv_sge *s);
 int rv_put_bind(struct rv_qp *q, struct rv_wqe *w, struct ibv_mw *mw, uint32_t rkey,
 		const struct ibv_mw_bind_info *b); /* memory.c */

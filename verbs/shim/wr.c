@@ -159,7 +159,7 @@ static void set_sge_list(struct ibv_qp_ex *qp, size_t n, const struct ibv_sge *l
 
 	if (!w)
 		return;
-	if (n > q->cap.max_send_sge || (w->op == RV_OP_READ && n > 1)) {
+	if (n > q->cap.max_send_sge || (w->op == RV_OP_READ && n > rv_read_ranges())) {
 		fail(q, EINVAL);
 		return;
 	}
@@ -171,6 +171,8 @@ static void set_sge_list(struct ibv_qp_ex *qp, size_t n, const struct ibv_sge *l
 	}
 	memcpy(&w->local, list, sizeof w->local);
 	w->more = (uint8_t)(n - 1);
+	if (w->op == RV_OP_READ)
+		q->sents[(q->wr_sent - 1) & q->sent_mask].ahead = rv_octets_in(list, w->more);
 	for (size_t i = 1; i < n; i++) {
 		struct rv_sge *to =
 			(struct rv_sge *)&q

@@ -33,9 +33,9 @@ type qp struct {
 	srq          *srq // buffers come from there; nil: from recvs
 	underway     waiting.Underway
 	deliveries   deliveries
-	half         bool // a Write was posted whose immediate data, which comes next, was not
-	second       wq.WQE
-	bound        bool // so was the window that the request at the front is about
+	parts        []wq.WQE // of a request that takes several: room for them
+	rest         []wq.WQE // of these, what comes next: the first was posted
+	bound        bool     // so was the window that the request at the front is about
 	drain        drain
 	windows      windows
 	gone         atomic.Bool   // destroyed: the program's rings are not looked at any more
@@ -208,7 +208,7 @@ func (q *qp) SendsWait() bool {
 
 // begun says whether part of a request was posted, and the rest was not. Goroutine that drives the
 // connection.
-func (q *qp) begun() bool { return q.half || q.bound }
+func (q *qp) begun() bool { return len(q.rest) > 0 || q.bound }
 
 // requestWaits says whether a request is to be begun.
 func (q *qp) requestWaits() bool { return !q.drain.on() && q.sends.waits() }
@@ -219,9 +219,10 @@ func (q *qp) Sends(f rnic.Feed) {
 	if q.gone.Load() {
 		return
 	}
-	if q.half {
-		r.WQE = q.second
-		q.half = !q.send(f, r)
+	if len(q.rest) > 0 {
+		if r.WQE = q.rest[0]; q.send(f, r) {
+			q.rest = q.rest[1:]
+		}
 		return
 	}
 	if q.drain.on() && !q.bound {
@@ -234,10 +235,7 @@ func (q *qp) Sends(f rnic.Feed) {
 		return
 	}
 	s.count(&q.underway)
-	both := r.Op == wq.OpWriteImmediate
-	if both {
-		q.second = split(r)
-	}
+	q.parts = split(r, q.parts[:0])
 	if r.Op == wq.OpBindWindow && !q.bind(r) {
 		if f.Refuse(&rnic.WorkRequest{ID: r.ID, Op: r.Op}, wq.WindowBind) == nil {
 			s.taken(n)
@@ -245,7 +243,9 @@ func (q *qp) Sends(f rnic.Feed) {
 		return
 	}
 	if q.send(f, r) {
-		q.half, q.bound = both && r.Ready, false
+		if q.bound = false; r.Ready {
+			q.rest = q.parts
+		}
 		s.taken(n)
 	}
 }
@@ -319,7 +319,7 @@ func (q *qp) Written() {
 	if q.scq == q.rcq || q.scq.notify.Load() == nil || q.gone.Load() || q.deliveries.keepWritten() {
 		return
 	}
-	if q.underway.None() && !q.half && !q.sends.waits() {
+	if q.underway.None() && len(q.rest) == 0 && !q.sends.waits() {
 		q.scq.written()
 	}
 }

@@ -121,18 +121,45 @@ func clip(r *wq.Request) {
 	}
 }
 
-// split makes r, a Write with immediate data, the Write, which does not complete by itself, and
-// returns the immediate data's request. The peer's verbs find imm_data and the Write's length in
-// the 8 octets.
-func split(r *wq.Request) (immediate wq.WQE) {
-	const asks = wq.FlagSignaled | wq.FlagSolicited
+// split makes r the first part of what it takes of RDMAP, and adds the others to parts. Only the
+// last completes, as all of it, if none fails.
+func split(r *wq.Request, parts []wq.WQE) []wq.WQE {
+	switch {
+	case r.Op == wq.OpWriteImmediate:
+		return append(parts, splitImmediate(r))
+	case r.Op == wq.OpRead && r.More > 0 && r.Total() <= ring.MessageMax:
+		return splitRead(r, parts)
+	}
+	return parts
+}
+
+// lastFlags are those of a request that its last part has.
+const lastFlags = wq.FlagSignaled | wq.FlagSolicited
+
+// splitImmediate makes r the Write, and returns the request of the immediate data. The peer's verbs
+// find imm_data and the Write's length in the 8 octets.
+func splitImmediate(r *wq.Request) (immediate wq.WQE) {
 	var octets [8]byte
 	binary.NativeEndian.PutUint32(octets[:4], uint32(r.Operands[0])) // network order already
 	binary.BigEndian.PutUint32(octets[4:], uint32(r.Total()))
-	immediate = wq.WQE{ID: r.ID, Op: wq.OpImmediate, Flags: r.Flags & asks,
+	immediate = wq.WQE{ID: r.ID, Op: wq.OpImmediate, Flags: r.Flags & lastFlags,
 		Operands: [3]uint64{binary.BigEndian.Uint64(octets[:])}}
-	r.Op, r.Flags = wq.OpWrite, r.Flags&^asks
+	r.Op, r.Flags = wq.OpWrite, r.Flags&^lastFlags
 	return immediate
+}
+
+// splitRead makes r the Read into its first range: a Read Request names one sink (RFC 5040 section
+// 4.4).
+func splitRead(r *wq.Request, parts []wq.WQE) []wq.WQE {
+	at := r.RemoteOffset + uint64(r.Local.Length)
+	for _, s := range r.List[:r.More] {
+		parts = append(parts, wq.WQE{ID: r.ID, Op: wq.OpRead, Local: s, RemoteSTag: r.RemoteSTag,
+			RemoteOffset: at})
+		at += uint64(s.Length)
+	}
+	parts[len(parts)-1].Flags = r.Flags & lastFlags
+	r.Flags, r.More = r.Flags&^lastFlags, 0
+	return parts
 }
 
 // end says whether what is posted needs a doorbell, because it is flushed.

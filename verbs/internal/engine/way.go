@@ -351,7 +351,7 @@ func (w *way) reset() {
 	w.terminate.Store(0)
 	q.bound = false
 	q.drain.off()
-	q.half, q.underway, q.abort = false, waiting.Underway{}, sync.Once{}
+	q.rest, q.underway, q.abort = nil, waiting.Underway{}, sync.Once{}
 	q.sends.restart()
 	q.recvs.restart()
 	q.setOver(0)
@@ -384,9 +384,9 @@ func (w *way) flush() {
 	defer w.flushing.Unlock()
 	q := w.q
 	r := &wq.Request{List: make([]wq.SGE, q.opt.SGEMax), Data: make([]byte, q.opt.InlineMax)}
-	if q.half {
-		q.half = false
-		w.flushSend(&q.second)
+	if len(q.rest) > 0 {
+		w.flushSend(&q.rest[0])
+		q.rest = nil
 	}
 	for n := q.sends.peek(r); n > 0; n = q.sends.peek(r) {
 		q.sends.count(&q.underway)
