@@ -164,17 +164,23 @@ test test-all: deps
 
 # Two packages more at a time than there are processors: tests wait for timers and for other
 # processes as long as they compute. Position-independent, as the engine's library has to be, one
-# compile serves all, also of the programs that tests build: they inherit GOFLAGS. The longest come
-# first. make lint vets, and make test-all does. Two daemons with a region of 256 MiB each, beside
-# DPDK's own memory, are up at once: with fewer than 512 pages the last to come finds none.
+# compile serves all: also the programs that tests build, which inherit GOFLAGS, and make lint,
+# whose tools have every package compiled, tests included. The longest come first. make lint vets,
+# and make test-all does. Two daemons with a region of 256 MiB each, beside DPDK's own memory, are
+# up at once: with fewer than 512 pages the last to come finds none.
 LONGEST = ./verbs ./cmd/rnicd ./stack ./rnic
 TESTFLAGS = GOFLAGS="$$($(GO) env GOFLAGS) -buildmode=pie -ldflags=-w"
-.PHONY: test-now test-all-now
-test-now:
+GOTEST = $(TESTFLAGS) RNICD_BUILT=$(BUILT) $(GO) test $(TAGS)
+.PHONY: test-now test-all-now built-now
+test-now: built-now
+	$(GOTEST) -short -vet=off -p $$(($$(nproc) + 2)) -timeout 10m $(LONGEST) ./...
+
+test-all-now: built-now
+	$(GOTEST) -timeout 15m ./...
+
+built-now:
 	@scripts/hugepages.sh 512
 	@$(TESTFLAGS) $(MAKE) --no-print-directory -j2 built
-	$(TESTFLAGS) RNICD_BUILT=$(BUILT) \
-	    $(GO) test $(TAGS) -short -vet=off -p $$(($$(nproc) + 2)) -timeout 10m $(LONGEST) ./...
 
 # rnicd and the libraries of verbs for the tests, built once: each package that tests them would,
 # and the compiler would run for the same source several times at once.
@@ -189,11 +195,6 @@ $(BUILT)/librnicd_verbs.so: $(wildcard verbs/shim/* verbs/internal/ring/*)
 	@mkdir -p $(BUILT)
 	verbs/shim/build.sh $@
 
-test-all-now:
-	@scripts/hugepages.sh 512
-	$(GO) build $(TAGS) $(BUILD) -o bin/rnicd ./cmd/rnicd
-	$(GO) test $(TAGS) -timeout 15m ./...
-
 # QEMU's user-mode emulation runs what was built for arm64. cgo, and with it DPDK's driver, would
 # want a compiler for it.
 test-arm64: deps
@@ -203,6 +204,10 @@ test-arm64: deps
 
 lint:
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "not gofmt-ed:"; echo "$$out"; exit 1; }
+	@$(TESTFLAGS) $(MAKE) --no-print-directory lint-now
+
+.PHONY: lint-now
+lint-now:
 	$(GO) vet $(TAGS) ./...
 	$(GO) tool staticcheck $(TAGS) ./...
 	@check=$$($(GO) tool -n staticcheck) && cd deploy/kubernetes && set -x && \
