@@ -67,14 +67,16 @@ install)
     # into the source go to the repository.
     source=https://github.com/rnicd/rnicd/blob/main
     root_documents='ARCHITECTURE|CHANGELOG|SECURITY'
-    for f in ARCHITECTURE.md CHANGELOG.md SECURITY.md $(find docs -type f ! -name '*.go'); do
-        case $f in
-        docs/*.md) sed -E "s,]\(\.\./\.\./($root_documents)\.md,](../\1.md,g; s,]\(\.\./\.\./,]($source/,g" "$f" >"$tmp/document" ;;
-        *.md) sed -E "s,]\(docs/,](,g; s,]\((README|CONTRIBUTING)\.md,]($source/\1.md,g" "$f" >"$tmp/document" ;;
-        *) cat "$f" >"$tmp/document" ;;
-        esac
-        put "$tmp/document" "$doc/${f#docs/}"
-    done
+    mkdir "$tmp/docs" "$tmp/root"
+    (cd docs && find . -type f ! -name '*.go' -exec cp --parents -t "$tmp/docs" {} +)
+    cp ARCHITECTURE.md CHANGELOG.md SECURITY.md "$tmp/root"
+    find "$tmp/docs" -name '*.md' -exec \
+        sed -E -i "s,]\(\.\./\.\./($root_documents)\.md,](../\1.md,g; s,]\(\.\./\.\./,]($source/,g" {} +
+    sed -E -i "s,]\(docs/,](,g; s,]\((README|CONTRIBUTING)\.md,]($source/\1.md,g" "$tmp"/root/*
+    mv "$tmp"/root/* "$tmp/docs"
+    find "$tmp/docs" -type d -exec chmod 755 {} + -o -type f -exec chmod 644 {} +
+    mkdir -p "$doc"
+    cp -R --remove-destination "$tmp/docs/." "$doc"
     for f in rnicd.toml switch.toml; do
         [ -e "$config/$f" ] || put "packaging/$f" "$config/$f"
     done
