@@ -110,7 +110,9 @@ func memifConfigs(t *testing.T, conns int) (cfg [2]rnic.Config) {
 	t.Cleanup(func() { require.NoError(t, server.Close()) })
 	arena, lent := sharedPool(t, 1500)
 	pools := [2]*mem.Pool{testhost.NewPool(t, scaleBufs, 1500), lent}
-	ports := [2]pmd.Port{server, attach(t, memif.Config{Socket: socket, MTU: 1500, Arena: arena})}
+	ports := [2]pmd.Port{
+		server, attach(t, server, memif.Config{Socket: socket, MTU: 1500, Arena: arena}),
+	}
 	var pollers [2]*stack.Poller
 	for i := range pollers {
 		pollers[i] = testhost.NewPoller(t, ports[i], stack.Config{

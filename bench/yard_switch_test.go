@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/netip"
 	"path/filepath"
 	"runtime"
@@ -33,12 +34,16 @@ func sharedPool(t testing.TB, mtu int) (*hugepages.Arena, *mem.Pool) {
 	return arena, pool
 }
 
-// attach is a client of memif, once it is attached.
-func attach(t testing.TB, cfg memif.Config) *memif.Port {
+// attach is a client of memif, once it is attached. The server is closed first: a client waits for
+// a second until the queues of its peer have left its memory, and nobody turns them any more.
+func attach(t testing.TB, server io.Closer, cfg memif.Config) *memif.Port {
 	t.Helper()
 	p, err := memif.Dial(cfg)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	t.Cleanup(func() {
+		require.NoError(t, server.Close())
+		require.NoError(t, p.Close())
+	})
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	require.NoError(t, p.AwaitLink(ctx, true))
@@ -58,8 +63,8 @@ func overMemif(t testing.TB, mtu int) *together {
 	pools := cablePools(t, c)
 	arena, pool := sharedPool(t, mtu)
 	pools[1] = pool
-	return onPorts(
-		t, c, [2]pmd.Port{server, attach(t, memif.Config{Socket: socket, MTU: mtu, Arena: arena})}, pools)
+	client := attach(t, server, memif.Config{Socket: socket, MTU: mtu, Arena: arena})
+	return onPorts(t, c, [2]pmd.Port{server, client}, pools)
 }
 
 // switched are the ports of a switch's programs, whose core is turned by turn.
@@ -80,7 +85,7 @@ func switched(t testing.TB, programs, mtu int) (ports []pmd.Port, pools []*mem.P
 	for i := range programs {
 		arena, pool := sharedPool(t, mtu)
 		pools = append(pools, pool)
-		ports = append(ports, attach(t, memif.Config{Socket: socket, ID: uint32(i), MTU: mtu,
+		ports = append(ports, attach(t, sw, memif.Config{Socket: socket, ID: uint32(i), MTU: mtu,
 			Arena: arena, MAC: cfg.Programs[i].MAC}))
 	}
 	began := time.Now()
