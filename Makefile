@@ -168,7 +168,7 @@ test test-all: deps
 # whose tools have every package compiled, tests included. The longest come first. make lint vets,
 # and make test-all does. Two daemons with a region of 256 MiB each, beside DPDK's own memory, are
 # up at once: with fewer than 512 pages the last to come finds none.
-LONGEST = ./verbs ./cmd/rnicd ./stack ./rnic
+LONGEST = ./verbs ./cmd/rnicd ./stack ./rnic ./pmd/memif ./stream
 TESTFLAGS = GOFLAGS="$$($(GO) env GOFLAGS) -buildmode=pie -ldflags=-w"
 GOTEST = $(TESTFLAGS) RNICD_BUILT=$(BUILT) $(GO) test $(TAGS)
 .PHONY: test-now test-all-now built-now
