@@ -422,7 +422,8 @@ func TestRegionByAddress(t *testing.T) {
 }
 
 // The peer's Send with Invalidate takes the STag away at its Delivery: the Completion names it,
-// and nothing reaches the memory through it any more, without a Revoke of ours.
+// and nothing reaches the memory through it any more, without a Revoke of ours. It may ask for an
+// event.
 //
 // req: 5040-5.3-7, 5042-6.2.2-1
 func TestSendInvalidate(t *testing.T) {
@@ -440,9 +441,12 @@ func TestSendInvalidate(t *testing.T) {
 			wr.RemoteSTag, wr.RemoteOffset = stag, 0
 			s.postRecv(s.recvAt(5, 0, 100))
 			c.post(as(OpWrite, wr))
-			done := WorkRequest{ID: 2, Local: c.source.Slice(0, 100), RemoteSTag: stag, Signaled: true}
+			solicited := kind == "window"
+			done := WorkRequest{ID: 2, Local: c.source.Slice(0, 100), RemoteSTag: stag, Signaled: true,
+				Solicited: solicited}
 			c.post(as(OpSendInvalidate, done))
-			s.expectCompletions(Completion{ID: 5, Op: OpRecv, Len: 100, Invalidated: stag})
+			s.expectCompletions(Completion{ID: 5, Op: OpRecv, Len: 100, Invalidated: stag,
+				Solicited: solicited})
 			require.Equal(t, Completion{ID: 2, QP: c.qp.Number(), Op: OpSendInvalidate, Len: 100},
 				c.await(2)[1])
 			require.Equal(t, kind == "window", m.Valid(), "a window's end leaves the region")
