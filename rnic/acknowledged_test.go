@@ -131,22 +131,35 @@ func TestStatusesAtTheEnd(t *testing.T) {
 	}
 }
 
-// A queue pair that ends in order has acknowledged what it has received.
+// A queue pair has acknowledged what it has received, however it ends: in order, by a reset, or by
+// an error of its own.
 func TestAcknowledgedBeforeTheEnd(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		opt := ackOpts(QPOptions{}, ConnParam{})
-		for range 20 {
-			s, c := r.connect(opt, opt)
-			s.postRecv(s.recvAt(9, 0, 100))
-			c.post(c.send(1, 0, 100))
-			s.await(1)
-			s.qp.Disconnect()
-			require.Equal(t, []Status{Success}, statuses(c.await(1)))
-			c.qp.Disconnect()
-			r.untilDone(c.qp)
-			r.untilDone(s.qp)
-		}
-	})
+	for name, end := range map[string]func(s *end){
+		"in order": func(s *end) { s.qp.Disconnect() },
+		"reset":    func(s *end) { s.qp.Abort() },
+		"own error": func(s *end) {
+			bad := s.send(2, 0, 100)
+			bad.Local.STag ^= 1 << 8
+			s.post(bad)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				opt := ackOpts(QPOptions{}, ConnParam{})
+				for range 20 {
+					s, c := r.connect(opt, opt)
+					s.postRecv(s.recvAt(9, 0, 100))
+					c.post(c.send(1, 0, 100))
+					s.await(1)
+					end(s)
+					require.Equal(t, []Status{Success}, statuses(c.await(1)))
+					c.qp.Disconnect()
+					r.untilDone(c.qp)
+					r.untilDone(s.qp)
+				}
+			})
+		})
+	}
 }
 
 // A peer that takes what it is sent and never acknowledges it is given up, although its TCP answers

@@ -211,8 +211,9 @@ func (q *QueuePair) Close(ctx context.Context) error {
 // Any application goroutine: it waits only while its Poller has no room for the call.
 func (q *QueuePair) Disconnect() { q.end.Disconnect() }
 
-// Abort resets the connection, and returns as Disconnect does. Done is closed soon after. Any
-// application goroutine.
+// Abort resets the connection, and returns as Disconnect does. Done is closed soon after. In
+// acknowledged mode the peer is first told which of its messages were accepted. Any application
+// goroutine.
 func (q *QueuePair) Abort() { q.end.Abort() }
 
 // Stats of one QueuePair.

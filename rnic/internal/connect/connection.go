@@ -26,6 +26,7 @@ type Connection struct {
 	dropBadCRC bool
 	packFull   bool       // Param.PackFull
 	told       bool       // EventTerminated was told
+	resetting  uint8      // Fail was called; so many calls of Later are left until the reset
 	timerAt    int64      // when the timer is due for its purpose
 	Responder  *Responder // of a Responder
 	engine     *qp.Engine // engine and endpoint: nil at a Responder before the Request is accepted
@@ -287,6 +288,15 @@ func (c *Connection) Advice(error) {}
 
 // Later implements transport.Upper.
 func (c *Connection) Later() {
+	if c.resetting > 0 {
+		// over our TCP the first call may be of Fail's own Turn
+		if c.resetting--; c.resetting > 0 && c.More() {
+			c.Transport.SendLater()
+		} else {
+			c.abort()
+		}
+		return
+	}
 	if c.phase.inService() && c.engine.SendAcknowledgements() {
 		c.Transport.Send()
 	}

@@ -37,6 +37,7 @@ type abortable struct {
 
 func (a *abortable) Abort()                                   { a.aborts++ }
 func (a *abortable) Send()                                    { a.sends++ }
+func (*abortable) SendLater()                                 {}
 func (a *abortable) Record(k flight.Kind, _ uint64, _ uint64) { a.kinds = append(a.kinds, k) }
 func (*abortable) Events() ([]flight.Event, uint64)           { return nil, 0 }
 func (a *abortable) CloseSend()                               { a.ends++ }

@@ -169,12 +169,26 @@ func (c *Connection) Lost(err error) {
 	}
 }
 
-// Fail resets the connection for err. It implements transport.Upper.
+// Fail resets the connection for err. It implements transport.Upper. In acknowledged mode it does
+// so in the next Turn, for the peer is first told which of its requests were accepted: this end's
+// program may have seen them, and an RNIC would have said so before. Called again, it waits for
+// nothing.
 func (c *Connection) Fail(err error) {
 	c.note(err)
 	if c.phase.inService() {
 		c.engine.Leave(wq.Error)
+		if c.retries != nil && c.resetting == 0 {
+			c.engine.StopSending()
+			c.resetting = 2
+			c.Transport.Send()
+			c.Transport.SendLater()
+			return
+		}
 	}
+	c.abort()
+}
+
+func (c *Connection) abort() {
 	if c.phase != phaseOver {
 		c.Transport.Record(flight.Aborted, 0, 0)
 		c.Transport.Abort()

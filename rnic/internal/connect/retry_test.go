@@ -64,7 +64,7 @@ func TestWhoHasClosed(t *testing.T) {
 		"this end":             {func(c *Connection) { c.Shutdown(); c.PeerClosed() }, wq.Flushed},
 		"the peer":             {(*Connection).PeerClosed, wq.RetryExceeded},
 		"the peer, then this":  {func(c *Connection) { c.PeerClosed(); c.Shutdown() }, wq.RetryExceeded},
-		"this end, by a reset": {func(c *Connection) { c.Fail(ErrClosed) }, wq.Flushed},
+		"this end, by a reset": {func(c *Connection) { c.Fail(ErrClosed); c.Later() }, wq.Flushed},
 	} {
 		c, tr := acknowledged(t)
 		tc.end(c)
@@ -158,6 +158,7 @@ func TestTakenAndUnanswered(t *testing.T) {
 		}
 		require.ErrorIs(t, a.Err, ErrNoAnswer, name)
 		require.Equal(t, tc.want, n, name)
+		a.Later()
 		require.Equal(t, 1, a.tr.aborts, name)
 	}
 }

@@ -193,7 +193,7 @@ func (q *Engine) takeBack(m *rdmap.Reliability) bool {
 	k.tries++
 	if q.retry.exhausted(k.tries, m.Tries) {
 		a.sent.at(first - a.sent.head).flushStatus = wq.RNRRetryExceeded
-		s.stopped = true
+		q.StopSending()
 		q.Leave(wq.Error)
 		q.affect(EffectFail, ErrReceiverNotReady)
 		return true

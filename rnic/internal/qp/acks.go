@@ -50,6 +50,17 @@ func (q *Engine) SendAcknowledgements() bool {
 	return true
 }
 
+// StopSending has nothing more sent than what the peer is still to know: which of its requests were
+// accepted. It is for an end that is about to reset the connection.
+func (q *Engine) StopSending() {
+	if q.send.stopped {
+		return
+	}
+	q.ack.due = 0
+	q.SendAcknowledgements()
+	q.send.stopped = true
+}
+
 func (k *acknowledging) at(place uint32) *keptRequest {
 	return &k.kept[place&uint32(len(k.kept)-1)]
 }

@@ -428,7 +428,7 @@ func (q *Engine) localError(st wq.Status) {
 	}
 	q.failed(&s.wr.WQE, st)
 	s.wr.WQE = wq.WQE{}
-	s.stopped = true
+	q.StopSending()
 	q.Leave(wq.Error)
 	q.affect(EffectFail, err)
 }

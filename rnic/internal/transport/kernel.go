@@ -286,13 +286,15 @@ func (s *KernelConn) serve() {
 	if s.giving && !s.readEnd && !s.aborted {
 		s.keepRest()
 	}
-	if s.laterTurn != 0 && s.laterTurn != s.loop.turns {
-		if s.loop.toRead {
-			s.loop.activate(&s.member) // what is read may be acknowledged with the rest
-		} else {
-			s.laterTurn = 0
-			s.up.Later()
-		}
+	switch {
+	case s.laterTurn == 0:
+	case s.laterTurn == s.loop.turns:
+		s.loop.wake(&s.member) // SendLater's may have been heard in this Turn
+	case s.loop.toRead:
+		s.loop.activate(&s.member) // what is read may be acknowledged with the rest
+	default:
+		s.laterTurn = 0
+		s.up.Later()
 	}
 	if !s.aborted && !s.wroteEnd {
 		s.write()

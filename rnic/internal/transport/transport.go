@@ -19,8 +19,8 @@ type Conn interface {
 	Wake()               // work was posted
 	Submit(func()) error // runs the function on the driving goroutine
 	Send()               // there is something to pull
-	// SendLater has Upper.Later called in the Turn after this one. A Loop reads in that before,
-	// unless it is the one before a sleep.
+	// SendLater has Upper.Later called in the Turn after this one; a Poller perhaps in this one, if a
+	// submitted function has called. A Loop reads in that before, unless it is the one before a sleep.
 	SendLater()
 	CloseSend() // ends our half after what was pulled
 	Abort()     // resets the connection
