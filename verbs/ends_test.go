@@ -41,6 +41,16 @@ func TestCaptureOfProgramThatEnds(t *testing.T) {
 	}
 }
 
+// A program that exits as soon as it has a message has acknowledged it.
+func TestLastMessageIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	p := l.runOn("--device roce", "gcc", l.compileAlone("last", "-lrdmacm", "-libverbs"),
+		strconv.Itoa(sample.Count(60, 300)))
+	require.Zero(t, p.Wait(t), "%s", p)
+	p.Expect(t, 1, "^all well$")
+}
+
 // A program sees at its next completion that its peer has ended the connection. Standard error has
 // said why before it has exited, with --verbose and without; and so says vendor_err: who has sent
 // the Terminate, its layer, type and code (DDP untagged buffer error: message too long).

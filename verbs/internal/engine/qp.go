@@ -515,12 +515,15 @@ func (e *Engine) leave() {
 	}
 }
 
-// acknowledgeAll returns when the peers of queue pairs by number have been told of all that was
-// received.
+// acknowledgeAll returns when the peers of queue pairs in acknowledged mode have been told of all
+// that was received.
 func (e *Engine) acknowledgeAll() {
+	if !e.roce {
+		return
+	}
 	for i := range e.qps {
 		q := e.qps[i].Load()
-		if q == nil || q.ud != nil || q.rnic.Load() != nil {
+		if q == nil || q.ud != nil {
 			continue
 		}
 		for _, r := range q.ends() {
