@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/internal/sample"
 )
 
 // Ids have the addresses and ports that they are bound to, of both families, with zones, for
@@ -22,13 +23,14 @@ func TestAddresses(t *testing.T) {
 		require.Zero(t, client.Wait(t), "%s\nserver:\n%s", client, server)
 		client.Expect(t, 1, "^all well$")
 	}
-	for name, x := range map[string]struct{ at, ours, other, peer string }{
+	type addresses struct{ at, ours, other, peer string }
+	for name, x := range sample.Map(t, 2, map[string]addresses{
 		"IPv4":       {"0.0.0.0", "127.0.0.2", "::1", "127.0.0.1"},
 		"IPv6":       {"::1", "::1", "127.0.0.1", "::1"},
 		"IPv4 at ::": {"::", "127.0.0.2", "::1", "127.0.0.1"},
 		"link-local": {"::", "fe80::2%here", "127.0.0.1", "fe80::1%here"},
 		"at a zone":  {"fe80::1%here", "fe80::2%here", "127.0.0.1", "fe80::1%here"},
-	} {
+	}) {
 		t.Run("sockets/"+name, func(t *testing.T) {
 			l := newLab(t)
 			l.Run(t, "ip", "link", "add", "here", "type", "veth", "peer", "name", "there")
@@ -40,12 +42,12 @@ func TestAddresses(t *testing.T) {
 			}, x.at, x.ours, x.other, x.peer)
 		})
 	}
-	for name, x := range map[string]struct{ at, ours, other, peer string }{
+	for name, x := range sample.Map(t, 2, map[string]addresses{
 		"IPv4":       {"0.0.0.0", "10.9.0.2", "fd00::2", "10.9.0.1"},
 		"IPv6":       {"fd00::1", "fd00::2", "10.9.0.2", "fd00::1"},
 		"IPv4 at ::": {"::", "10.9.0.2", "fd00::2", "10.9.0.1"},
 		"link-local": {"::", "fe80::2%7", "10.9.0.2", "fe80::1%7"},
-	} {
+	}) {
 		t.Run("memif/"+name, func(t *testing.T) {
 			l := newLab(t)
 			flags := "--pmd memif --no-dad --socket " + filepath.Join(t.TempDir(), "memif")

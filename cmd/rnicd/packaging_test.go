@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/internal/skip"
 )
 
@@ -99,8 +100,8 @@ func installed(t *testing.T, root string) (files []string) {
 // make install puts everything where the system looks for it; a second time it leaves a
 // configuration that was changed alone, and so does make uninstall, which takes all else away.
 func TestInstall(t *testing.T) {
-	for prefix, zsh := range map[string]string{"/usr": "vendor-completions",
-		"/usr/local": "site-functions"} {
+	for prefix, zsh := range sample.Map(t, 1, map[string]string{"/usr": "vendor-completions",
+		"/usr/local": "site-functions"}) {
 		root := t.TempDir()
 		install(t, "install", root, prefix)
 		files := installed(t, root)
