@@ -30,6 +30,7 @@ type ud struct {
 	state        uint64 // of ring.ModifyUD
 	qkey         uint32
 	lines        uint8      // in which udLine, by their bits
+	waited       uint8      // Turns in which a datagram has waited since the last was delivered
 	buffer       wq.Request // the next to be filled, or none
 }
 

@@ -216,6 +216,7 @@ func (p *udPort) receiveGroup(h *udHeader, d *udIn) {
 		p.drop(ring.DropNumber)
 		return
 	}
+	d.stays = false // others have it already
 	for _, u := range group.members {
 		p.receiveAt(u, h, d)
 	}

@@ -293,28 +293,34 @@ type udIn struct {
 	source, destination gid
 	class               uint8
 	port                uint16 // the sender's
+	stays               bool   // where it is, if it has to wait for a buffer
 }
 
-// receive has a datagram delivered, or dropped.
-func (p *udPort) receive(d *udIn) {
+// udPatience is how many Turns datagrams wait for a buffer since the queue pair had one: time for
+// a program that takes completions and posts their buffers anew. One without any delays others no
+// more than once.
+const udPatience = 64
+
+// receive has a datagram delivered, or dropped. True: it is to wait for the next Turn.
+func (p *udPort) receive(d *udIn) (waits bool) {
 	var h udHeader
 	if len(p.engine.allowed) > 0 && !p.engine.allows(netip.AddrFrom16(d.source)) {
 		p.drop(ring.DropStranger)
-		return
+		return false
 	}
 	if len(d.octets) > udRoom || !h.parse(d.octets) || portOf(h.source) != d.port {
 		p.drop(ring.DropMalformed)
-		return
+		return false
 	}
 	if h.destination == groupNumber {
 		p.receiveGroup(&h, d)
-		return
+		return false
 	}
-	p.receiveAt(p.all[h.destination%numbersMax], &h, d)
+	return p.receiveAt(p.all[h.destination%numbersMax], &h, d)
 }
 
 // receiveAt is receive at a queue pair, which need not be the right one.
-func (p *udPort) receiveAt(u *ud, h *udHeader, d *udIn) {
+func (p *udPort) receiveAt(u *ud, h *udHeader, d *udIn) (waits bool) {
 	switch {
 	case u == nil || u.state < udRTR || u.state == udError ||
 		u.number != h.destination && h.destination != groupNumber:
@@ -324,13 +330,18 @@ func (p *udPort) receiveAt(u *ud, h *udHeader, d *udIn) {
 	case !u.nextBuffer():
 		if u.recvs.broken {
 			u.broken()
+		} else if d.stays && u.waited < udPatience {
+			u.waited++
+			return true
 		}
 		p.drop(ring.DropNoBuffer)
 	case uint64(grhLen+len(d.octets)-udHeaderLen) > u.buffer.Total():
 		p.drop(ring.DropTooLong)
 	default:
+		u.waited = 0
 		p.deliver(u, h, d)
 	}
+	return false
 }
 
 // deliver fills the next buffer of u, and completes it.

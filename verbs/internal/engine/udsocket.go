@@ -300,8 +300,8 @@ func (s *udSocket) Receive(w *rnic.Watch) bool {
 		s.opened, drained = 0, s.arrived < udMessages
 	}
 	var d udIn
-	for n := 0; n < udBatch && s.next(&d); n++ {
-		s.port.receive(&d)
+	for n := 0; n < udBatch && s.next(&d) && !s.port.receive(&d); n++ {
+		s.rest.octets = s.rest.octets[len(d.octets):]
 	}
 	if s.left() || !drained {
 		w.More()
@@ -335,7 +335,7 @@ func (s *udSocket) recvmmsg() int {
 // Writable implements rnic.Watched.
 func (s *udSocket) Writable() { s.port.blocked.goOn() }
 
-// next takes the next datagram out of what has come. False: there is none left.
+// next is the next datagram of what has come, which stays. False: there is none left.
 func (s *udSocket) next(d *udIn) bool {
 	for len(s.rest.octets) == 0 {
 		if s.opened == s.arrived {
@@ -345,8 +345,7 @@ func (s *udSocket) next(d *udIn) bool {
 		s.opened++
 	}
 	*d = s.rest
-	n := min(s.size, len(d.octets))
-	d.octets, s.rest.octets = d.octets[:n], d.octets[n:]
+	d.octets = d.octets[:min(s.size, len(d.octets))]
 	return true
 }
 
@@ -357,7 +356,8 @@ func (s *udSocket) open(i int) {
 		s.port.drop(ring.DropMalformed)
 		return
 	}
-	d := udIn{octets: s.room[i*udMessageRoom:][:h.n], port: binary.BigEndian.Uint16(m.name[2:])}
+	d := udIn{octets: s.room[i*udMessageRoom:][:h.n], port: binary.BigEndian.Uint16(m.name[2:]),
+		stays: true}
 	if s.six {
 		d.source = gid(m.name[8:24])
 	} else {

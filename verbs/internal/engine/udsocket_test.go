@@ -49,6 +49,7 @@ func (s *udSocket) cameTo(six bool) (all []string, runs bool) {
 		var d udIn
 		for s.next(&d) {
 			all = append(all, string(d.octets)+string(rune(d.class)))
+			s.rest.octets = s.rest.octets[len(d.octets):]
 			runs = runs || len(s.rest.octets) > 0
 		}
 	}
@@ -154,36 +155,104 @@ func TestUDRuns(t *testing.T) {
 	require.Positive(t, came, "runs")
 }
 
+// burst has datagrams without a message sent to u as one message, and f called on the goroutine
+// that has not looked at them yet.
+func burst(u *udEnd, n int, f func(s *udSocket)) {
+	u.p.t.Helper()
+	from := must(net.ListenUDP("udp4", &net.UDPAddr{IP: udHere[12:], Port: freeSlot(u.p.t)}))(u.p.t)
+	defer from.Close()
+	source := uint32(from.LocalAddr().(*net.UDPAddr).Port-slotPort) << numberBits
+	var header [udHeaderLen]byte
+	(&udHeader{destination: u.number, source: source | 1, qkey: udKey}).put(&header)
+	size := controls{b: make([]byte, 0, 64)}
+	binary.NativeEndian.PutUint16((&size).add(unix.IPPROTO_UDP, unix.UDP_SEGMENT, 2), udHeaderLen)
+	var err error
+	u.p.engine.whenUDQuiet(func() {
+		_, _, err = from.WriteMsgUDP(bytes.Repeat(header[:], n), size.b,
+			&net.UDPAddr{IP: udHere[12:], Port: int(portOf(u.number))})
+		f(u.p.engine.udPort.carrier.(*udSocket))
+	})
+	require.NoError(u.p.t, err)
+}
+
 // A Turn delivers some of what has come as one message, so that a program has time to post buffers
 // and to take completions; the rest follows without another datagram that comes.
 func TestUDTurnOfRun(t *testing.T) {
 	p := newUDProgram(t)
 	b := p.newEnd(udRTR, udKey)
-	const burst = 2*udBatch - 4
-	for i := range uint64(burst) {
+	const n = 2*udBatch - 4
+	for i := range uint64(n) {
 		b.recv(i, p.sge(0, 64))
 	}
-	from := must(net.ListenUDP("udp4", &net.UDPAddr{IP: udHere[12:], Port: freeSlot(t)}))(t)
-	defer from.Close()
-	source := uint32(from.LocalAddr().(*net.UDPAddr).Port-slotPort) << numberBits
-	var header [udHeaderLen]byte
-	(&udHeader{destination: b.number, source: source | 1, qkey: udKey}).put(&header)
-	size := controls{b: make([]byte, 0, 64)}
-	binary.NativeEndian.PutUint16((&size).add(unix.IPPROTO_UDP, unix.UDP_SEGMENT, 2), udHeaderLen)
-	var err error
 	var some, all bool
-	p.engine.whenUDQuiet(func() {
-		_, _, err = from.WriteMsgUDP(bytes.Repeat(header[:], burst), size.b,
-			&net.UDPAddr{IP: udHere[12:], Port: int(portOf(b.number))})
-		s := p.engine.udPort.carrier.(*udSocket)
+	burst(b, n, func(s *udSocket) {
 		s.Receive(s.watch)
 		some, all = wq.There(&b.done[udBatch-1], udBatch-1), wq.There(&b.done[udBatch], udBatch)
 	})
-	require.NoError(t, err)
 	require.True(t, some)
 	require.False(t, all)
-	for i := range uint64(burst) {
+	for i := range uint64(n) {
 		require.Equal(t, i, b.poll().ID)
 	}
 	require.Zero(t, p.drops())
+}
+
+// Where the buffers of a queue pair are used up the rest of what has come waits some Turns for new
+// ones, and is then dropped: in one Turn, as long as there are none.
+func TestUDWaitsForBuffers(t *testing.T) {
+	p := newUDProgram(t)
+	b := p.newEnd(udRTR, udKey)
+	const n, buffers = 2 * udBatch, 8
+	b.recv(0, p.sge(0, 64))
+	burst(b, n, func(s *udSocket) {
+		s.Receive(s.watch)
+		for i := uint64(1); i < n; i++ {
+			if i%buffers == 0 {
+				s.Receive(s.watch)
+			}
+			b.recv(i, p.sge(0, 64))
+		}
+	})
+	for i := range uint64(n) {
+		require.Equal(t, i, b.poll().ID)
+	}
+	require.Zero(t, p.drops())
+
+	var early, late, again uint64
+	none := func() uint64 { return p.drops()[ring.DropNoBuffer] }
+	burst(b, n, func(s *udSocket) {
+		for range udPatience {
+			s.Receive(s.watch)
+		}
+		early = none()
+		s.Receive(s.watch)
+		late = none()
+		s.Receive(s.watch)
+	})
+	require.EqualValues(t, 0, early)
+	require.EqualValues(t, udBatch, late)
+	require.EqualValues(t, n, none())
+	burst(b, udBatch, func(s *udSocket) {
+		s.Receive(s.watch)
+		again = none()
+	})
+	require.EqualValues(t, n+udBatch, again)
+}
+
+// A datagram to a group does not wait for one of the queue pairs that are attached.
+func TestUDGroupWithoutBuffers(t *testing.T) {
+	p := newUDProgram(t)
+	b := p.newEnd(udRTR, udKey)
+	all := gid(netip.MustParseAddr("239.1.2.3").As16())
+	d := udIn{octets: make([]byte, udHeaderLen), destination: all, port: slotPort, stays: true}
+	(&udHeader{destination: groupNumber, qkey: udKey}).put((*[udHeaderLen]byte)(d.octets))
+	waits := true
+	p.engine.whenUDQuiet(func() {
+		port := p.engine.udPort
+		port.groups[all] = &udGroup{members: []*ud{port.all[b.number%numbersMax]}}
+		waits = port.receive(&d)
+		delete(port.groups, all)
+	})
+	require.False(t, waits)
+	require.EqualValues(t, 1, p.drops()[ring.DropNoBuffer])
 }
