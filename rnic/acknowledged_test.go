@@ -137,6 +137,10 @@ func TestAcknowledgedBeforeTheEnd(t *testing.T) {
 	for name, end := range map[string]func(s *end){
 		"in order": func(s *end) { s.qp.Disconnect() },
 		"reset":    func(s *end) { s.qp.Abort() },
+		"reset, again": func(s *end) {
+			s.qp.Abort()
+			s.qp.Abort()
+		},
 		"own error": func(s *end) {
 			bad := s.send(2, 0, 100)
 			bad.Local.STag ^= 1 << 8

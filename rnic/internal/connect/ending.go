@@ -171,13 +171,16 @@ func (c *Connection) Lost(err error) {
 
 // Fail resets the connection for err. It implements transport.Upper. In acknowledged mode it does
 // so in the next Turn, for the peer is first told which of its requests were accepted: this end's
-// program may have seen them, and an RNIC would have said so before. Called again, it waits for
-// nothing.
+// program may have seen them, and an RNIC would have said so before. It is not told if octets that
+// TCP has are still to leave before: the reset does not wait for the peer's window.
 func (c *Connection) Fail(err error) {
 	c.note(err)
+	if c.resetting > 0 {
+		return
+	}
 	if c.phase.inService() {
 		c.engine.Leave(wq.Error)
-		if c.retries != nil && c.resetting == 0 {
+		if c.retries != nil {
 			c.engine.StopSending()
 			c.resetting = 2
 			c.Transport.Send()
