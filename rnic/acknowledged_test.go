@@ -166,6 +166,38 @@ func TestAcknowledgedBeforeTheEnd(t *testing.T) {
 	}
 }
 
+// In acknowledged mode the peer answers what it was asked for before a request that it refuses:
+// only that one fails, and what comes after it is flushed.
+func TestAnsweredBeforeTheEnd(t *testing.T) {
+	for name, of := range map[string]func(c *end, m *MemoryRegion) WorkRequest{
+		"Read": func(c *end, m *MemoryRegion) WorkRequest { return c.readFrom(m, 3, 0, 100) },
+		"Write": func(c *end, m *MemoryRegion) WorkRequest {
+			return WorkRequest{ID: 3, Op: OpWrite, Local: c.source.Slice(0, 100), Signaled: true,
+				RemoteSTag: m.STag()}
+		},
+		"Atomic": func(c *end, m *MemoryRegion) WorkRequest { return fetchAdd(c.wordOf(m, 3, 0), 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				opt := ackOpts(QPOptions{}, ConnParam{PeerToPeer: true, IRD: 4, ORD: 4})
+				for range 20 {
+					s, c := r.connect(opt, opt)
+					m := r.tied(s, bytes.Repeat([]byte("read"), 1000), RemoteRead)
+					refused := of(c, m)
+					refused.RemoteSTag ^= 1 << 8
+					c.post(c.readFrom(m, 1, 0, 3000), c.readFrom(m, 2, 3000, 1000), refused,
+						c.readFrom(m, 4, 0, 10))
+					require.Equal(t, []Status{Success, Success, RemoteAccess, Flushed},
+						statuses(c.await(4)))
+					require.Equal(t, m.Bytes(), c.inbox.Bytes()[:4000])
+					r.untilDone(c.qp)
+					r.untilDone(s.qp)
+				}
+			})
+		})
+	}
+}
+
 // A peer that takes what it is sent and never acknowledges it is given up, although its TCP answers
 // and it goes on sending.
 func TestNeverAcknowledges(t *testing.T) {

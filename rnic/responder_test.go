@@ -190,32 +190,36 @@ func TestNothingBeforeDelivery(t *testing.T) {
 // req: 5040-4.8-10, 5042-6.2.2-2
 func TestSourceRevokedMeanwhile(t *testing.T) {
 	const n = 256 << 10
-	r := newRig(t, turned, rigConfig{})
-	s := r.newEnd(r.server, connOpts(ConnParam{IRD: 4}))
-	m := r.readable(s, n, RemoteRead)
-	want := bytes.Clone(m.Bytes())
-	p, _ := r.peerConnects(s, false)
-	h, rr := readOf(1, m.STag(), m.Base(), n)
-	p.inject(readFPDU(h, rr))
-	r.until("some of it", func() bool { return len(p.octets()) > 5000 })
-	m.Revoke()
-	clear(m.Bytes())
-	var got []byte
-	sent := p.untilFIN()
-	for _, f := range sent[:len(sent)-1] {
-		got = append(got, f.payload...)
+	for _, acknowledged := range []bool{false, true} {
+		r := newRig(t, turned, rigConfig{})
+		s := r.newEnd(r.server, connOpts(ConnParam{IRD: 4, Acknowledged: acknowledged}))
+		m := r.readable(s, n, RemoteRead)
+		want := bytes.Clone(m.Bytes())
+		p, _ := r.peerConnects(s, false)
+		h, rr := readOf(1, m.STag(), m.Base(), n)
+		p.inject(readFPDU(h, rr))
+		r.until("some of it", func() bool { return len(p.octets()) > 5000 })
+		m.Revoke()
+		clear(m.Bytes())
+		var got []byte
+		sent := p.untilFIN()
+		for _, f := range sent[:len(sent)-1] {
+			if f.Tagged { // and not an acknowledgement
+				got = append(got, f.payload...)
+			}
+		}
+		term, ok := rdmap.ParseTerminate(sent[len(sent)-1].payload)
+		require.True(t, ok)
+		rr.Advance(uint32(len(got)))
+		require.Equal(t, rdmap.Terminate{
+			Cause: rdmap.CauseInvalidSTag, HasDDP: true, HasSegmentLen: true, HasRead: true, SegmentLen: 46,
+			DDP: h, Read: rr}, term)
+		require.Greater(t, len(got), 1400)
+		require.Less(t, len(got), n)
+		require.True(t, bytes.Equal(want[:len(got)], got))
+		p.ends(s)
+		require.ErrorContains(t, s.qp.Err(), rdmap.CauseInvalidSTag.String())
 	}
-	term, ok := rdmap.ParseTerminate(sent[len(sent)-1].payload)
-	require.True(t, ok)
-	rr.Advance(uint32(len(got)))
-	require.Equal(t, rdmap.Terminate{
-		Cause: rdmap.CauseInvalidSTag, HasDDP: true, HasSegmentLen: true, HasRead: true, SegmentLen: 46,
-		DDP: h, Read: rr}, term)
-	require.Greater(t, len(got), 1400)
-	require.Less(t, len(got), n)
-	require.True(t, bytes.Equal(want[:len(got)], got))
-	p.ends(s)
-	require.ErrorContains(t, s.qp.Err(), rdmap.CauseInvalidSTag.String())
 }
 
 // Responses and what was posted take turns, message by message.

@@ -45,6 +45,7 @@ type recvHalf struct {
 	fault    error      // first error of DDP or RDMAP
 	lost     error      // errUnreachable, once memory was
 	reported bool       // an error was reported, by this end or by the peer
+	toReport bool       // one waits for the answers before it
 	ulpdu    *mpa.ULPDU // in hand
 	payload  int        // payload octets of the ULPDU in hand, once judge has accepted it
 	op       rdmap.Opcode

@@ -22,6 +22,7 @@ import (
 type responder struct {
 	requestQ ddp.Queue
 	answers  fifo[answer]
+	gone     bool // the source of the first of answers is
 
 	served uint64 // Responses that were cut
 }
@@ -182,5 +183,6 @@ func (q *Engine) responseCut() {
 func (q *Engine) sourceGone(off uint32, cause rdmap.Cause) {
 	a := q.respond.answers.at(0)
 	a.read.Advance(off)
+	q.respond.gone = true
 	q.refuse(a, cause, true)
 }

@@ -139,8 +139,8 @@ func (q *Engine) Pull(dst [][]byte, mayWait bool) (n int, ends uint32) {
 	}
 	q.SQ.Release()
 	q.publishSends()
-	if q.recv.fault != nil {
-		q.lookForErrors() // the source of a Response was revoked, or is gone
+	if q.recv.fault != nil || q.recv.toReport {
+		q.lookForErrors() // the source of a Response was revoked, or is gone, or all are on their way
 	}
 	return n, ends
 }

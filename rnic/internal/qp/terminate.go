@@ -64,11 +64,21 @@ func (q *Engine) lookForErrors() {
 			r.totals.CRCErrors++
 		}
 		q.Terminate(r.rx.Err())
+	case r.fault == nil && r.ddp.Err() == nil:
+	case q.answersFirst():
+		r.toReport = true
 	case r.fault != nil:
 		q.Terminate(r.fault)
-	case r.ddp.Err() != nil:
+	default:
 		q.Terminate(r.ddp.Err())
 	}
+}
+
+// answersFirst says whether the Terminate has to wait: in acknowledged mode what the peer has asked
+// for before its error is answered, as on InfiniBand, so that only what is to blame fails.
+func (q *Engine) answersFirst() bool {
+	s := &q.send
+	return q.ack.on && s.enabled && !s.stopped && q.respond.answers.count > 0 && !q.respond.gone
 }
 
 // Terminate ends the stream for an error of the peer or of start-up: one Terminate is sent, and
