@@ -24,19 +24,9 @@
 		}                                                  \
 	} while (0)
 
+#include "endpoint.h"
+
 static char memory[4096];
-
-static struct rdma_cm_id *endpoint(const char *host, int flags)
-{
-	struct rdma_addrinfo hints = { .ai_flags = flags, .ai_port_space = RDMA_PS_TCP }, *at;
-	struct ibv_qp_init_attr attr = { .cap = { 4, 4, 1, 1, 0 }, .sq_sig_all = 1 };
-	struct rdma_cm_id *id;
-
-	CHECK(!rdma_getaddrinfo(host, "7000", &hints, &at));
-	CHECK(!rdma_create_ep(&id, at, NULL, &attr));
-	rdma_freeaddrinfo(at);
-	return id;
-}
 
 static void say(const char *what)
 {
