@@ -31,7 +31,7 @@ const (
 	flagReject  = 0x20
 	flagS       = 0x10
 	// Two of the bits that are "reserved [...] and not checked on receipt" there: ours, what a Request
-	// asks for and a Reply grants (docs/adr/0052-acknowledged-by-librdmacm.md). A Reply of siw has the
+	// asks for and a Reply grants (docs/adr/0046-queue-pairs-by-number.md). A Reply of siw has the
 	// reserved bits of the Request.
 	flagAskAcknowledged   = 0x01
 	flagGrantAcknowledged = 0x02

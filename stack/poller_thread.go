@@ -13,7 +13,7 @@ import (
 // the cores are no more than the Pollers that is what makes an application beside one fast: what it
 // waits for wakes it on the Poller's thread, a switch of 200 ns. If the Poller had the thread for
 // itself the kernel would have to find the application another one and give it a core
-// (docs/adr/0026-threads-of-pollers.md).
+// (docs/adr/0044-waiting.md).
 func (p *Poller) ownsThread() bool {
 	c := &p.cfg
 	return c.Core != -1 || c.Idle == IdleSpin || c.Idle == IdlePause || c.Caps.OneThread ||
