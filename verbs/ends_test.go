@@ -46,7 +46,7 @@ func TestLastMessageIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	p := l.runOn("--device roce", "gcc", l.compileAlone("last", "-lrdmacm", "-libverbs"),
-		strconv.Itoa(sample.Count(60, 300)))
+		strconv.Itoa(sample.Count(20, 300)))
 	require.Zero(t, p.Wait(t), "%s", p)
 	p.Expect(t, 1, "^all well$")
 }
