@@ -120,6 +120,14 @@ func TestQueuePairsByNumber(t *testing.T) {
 	}
 }
 
+// Connections of librdmacm for private data and an end alone, beside queue pairs by number.
+func TestBareConnections(t *testing.T) {
+	l := newLab(t)
+	p := l.runOn("--device roce", "gcc", l.compile("bare"))
+	require.Zero(t, p.Wait(t), "%s", p)
+	p.Expect(t, 1, "^all well$")
+}
+
 // What the verbs have for reliable connections, call by call, at both ends, over either transport.
 func TestCalls(t *testing.T) {
 	l := newLab(t)

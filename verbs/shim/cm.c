@@ -195,6 +195,7 @@ int rdma_destroy_id(struct rdma_cm_id *id)
 	rv_forget(&container(id->channel, struct rv_event_channel, channel)->socket, i->cookie);
 	rv_table_remove(i->cookie);
 	rv_wait_acked(&i->acks);
+	rv_destroy_bare_qp(i);
 	if (i->sync)
 		rdma_destroy_event_channel(id->channel);
 	free(i->qp_attr);
@@ -330,20 +331,19 @@ static bool depth(uint8_t *asked)
 static int call_with_qp(struct rv_id *i, uint32_t op, struct rdma_conn_param *p, uint8_t responder,
 			uint8_t initiator)
 {
-	struct rv_qp *q = NULL;
+	struct rv_qp *q;
 	struct rv_args a;
 	enum ibv_qp_state before;
 	int error;
 
-	if (i->id.qp)
-		q = to_qp(i->id.qp);
-	else if (p)
-		q = rv_qp_find(p->qp_num);
-	if (!q || !depth(&responder) || !depth(&initiator))
+	if (!depth(&responder) || !depth(&initiator) || !i->id.verbs)
 		return EINVAL;
+	q = rv_qp_of(i, p);
+	if (!q)
+		return errno;
 	a = (struct rv_args){
 		.arg = { i->handle, q->handle, responder, initiator,
-			 (p && p->rnr_retry_count < 7 ? p->rnr_retry_count : 7) + 1u },
+			 (p && p->rnr_retry_count < 7 ? p->rnr_retry_count : 7) + 1u, &q->qp.qp_base == i->bare },
 		.data = p ? p->private_data : NULL, .size = p && p->private_data ? p->private_data_len : 0,
 	};
 	before = q->qp.qp_base.state;
@@ -437,10 +437,21 @@ int rdma_disconnect(struct rdma_cm_id *id)
 	return rv_event_of(i, rv_call1(RV_CM_DISCONNECT, i->handle));
 }
 
-/* After RDMA_CM_EVENT_CONNECT_RESPONSE. The connection manager of iWARP needs no third message. */
+/* After RDMA_CM_EVENT_CONNECT_RESPONSE. The connection manager of iWARP needs no third message; the
+ * peer of a bare connection is told by the first FPDU. */
 int rdma_establish(struct rdma_cm_id *id)
 {
-	return rv_fail(rv_foreign(to_id(id)->process) ? EPERM : id->qp ? EINVAL : 0);
+	struct rv_id *i = to_id(id);
+	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE }, *bad;
+
+	if (rv_foreign(i->process))
+		return rv_fail(EPERM);
+	if (id->qp || i->established)
+		return rv_fail(EINVAL);
+	if (!i->bare)
+		return 0;
+	i->established = true;
+	return rv_fail(ibv_post_send(i->bare, &wr, &bad));
 }
 
 int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event)

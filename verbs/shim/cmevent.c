@@ -40,21 +40,24 @@ static void set_path(struct rv_id *i)
 	i->id.route.num_paths = 1;
 }
 
-/* What an event of RDMA_PS_UDP says of the queue pair that datagrams go to. */
-static void fill_ud(struct rdma_ud_param *p, const struct rv_cm_event *e, const struct rv_id *i)
+void rv_ah_to(struct ibv_ah_attr *attr, const struct rv_id *i, const struct sockaddr *peer)
 {
 	union ibv_gid own;
 	int index;
 
-	p->qp_num = e->number;
-	p->qkey = e->q_key;
-	p->ah_attr.is_global = 1;
-	p->ah_attr.port_num = 1;
-	p->ah_attr.grh.hop_limit = 64;
-	rv_gid_of(&p->ah_attr.grh.dgid, (const struct sockaddr *)e->peer);
+	*attr = (struct ibv_ah_attr){ .is_global = 1, .port_num = 1, .grh = { .hop_limit = 64 } };
+	rv_gid_of(&attr->grh.dgid, peer);
 	rv_gid_of(&own, (const struct sockaddr *)&i->id.route.addr.src_storage);
 	index = rv_gid_index(&own);
-	p->ah_attr.grh.sgid_index = index < 0 ? 0 : (uint8_t)index;
+	attr->grh.sgid_index = index < 0 ? 0 : (uint8_t)index;
+}
+
+/* What an event of RDMA_PS_UDP says of the queue pair that datagrams go to. */
+static void fill_ud(struct rdma_ud_param *p, const struct rv_cm_event *e, const struct rv_id *i)
+{
+	p->qp_num = e->number;
+	p->qkey = e->q_key;
+	rv_ah_to(&p->ah_attr, i, (const struct sockaddr *)e->peer);
 }
 
 static const void *fill_private(struct event *out, const struct rv_cm_event *e, uint8_t *size)

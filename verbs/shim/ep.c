@@ -126,6 +126,53 @@ void rdma_destroy_qp(struct rdma_cm_id *id)
 	destroy_cqs(id);
 }
 
+/* A connection's queue pair to which nobody posts; NULL, with errno. It lives as long as the id. */
+static struct rv_qp *bare_qp(struct rv_id *i)
+{
+	struct ibv_qp_init_attr attr = {
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
+		.qp_type = IBV_QPT_RC,
+	};
+	int error;
+
+	if (i->bare)
+		return to_qp(i->bare);
+	attr.send_cq = attr.recv_cq = ibv_create_cq(i->id.verbs, 1, NULL, NULL, 0);
+	if (!attr.send_cq)
+		return NULL;
+	i->bare = ibv_create_qp(i->id.pd, &attr);
+	if (!i->bare) {
+		error = errno;
+		ibv_destroy_cq(attr.send_cq);
+		errno = error;
+	}
+	return i->bare ? to_qp(i->bare) : NULL;
+}
+
+void rv_destroy_bare_qp(struct rv_id *i)
+{
+	struct ibv_cq *cq;
+
+	if (!i->bare)
+		return;
+	cq = i->bare->send_cq;
+	ibv_destroy_qp(i->bare);
+	ibv_destroy_cq(cq);
+}
+
+struct rv_qp *rv_qp_of(struct rv_id *i, const struct rdma_conn_param *p)
+{
+	struct rv_qp *q;
+
+	if (i->id.qp)
+		return to_qp(i->id.qp);
+	q = p ? rv_qp_find(p->qp_num) : NULL;
+	if (rv_roce() && (!q || rv_is_ud(q) || (!q->in_cm && rv_state_of(q) > IBV_QPS_INIT)))
+		return bare_qp(i);
+	errno = EINVAL; /* if there is none */
+	return q;
+}
+
 int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
 {
 	struct ibv_srq *s;
@@ -258,8 +305,10 @@ int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id)
 	return 0;
 }
 
-/* What a program that moves its queue pair itself is to set: little, as the connection knows the
- * rest. */
+/*
+ * What a program that moves its queue pair itself is to set: little, as the connection knows the
+ * rest. As RoCE the way to the peer is told as well: UCX connects others by it.
+ */
 int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask)
 {
 	if (!id->verbs || attr->qp_state < IBV_QPS_INIT || attr->qp_state > IBV_QPS_RTS)
@@ -286,6 +335,13 @@ int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask
 		*mask |= IBV_QP_PKEY_INDEX | IBV_QP_PORT;
 	if (attr->qp_state != IBV_QPS_RTS)
 		*mask |= IBV_QP_ACCESS_FLAGS;
+	if (rv_roce() && attr->qp_state == IBV_QPS_RTR) {
+		const struct rv_id *i = to_id(id);
+
+		rv_ah_to(&attr->ah_attr, i, rdma_get_peer_addr(id));
+		attr->path_mtu = i->path.mtu ? i->path.mtu : IBV_MTU_1024;
+		attr->dest_qp_num = attr->rq_psn = 0;
+	}
 	return 0;
 }
 

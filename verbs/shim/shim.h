@@ -423,13 +423,13 @@ struct rv_id {
 
 	uint64_t handle, cookie;
 	uint32_t process;
-	bool own_pd, v6_only, reuse, bound, listening, connected, own_cqs;
+	bool own_pd, v6_only, reuse, bound, listening, connected, own_cqs, established;
 	bool responds;       /* without a queue pair of its own: RDMA_CM_EVENT_CONNECT_RESPONSE comes */
 	uint8_t ack_timeout; /* RDMA_OPTION_ID_ACK_TIMEOUT */
 	uint32_t backlog_events;
 	uint8_t responder_resources, initiator_depth; /* of the request */
+	struct ibv_qp *bare; /* of a connection that is for no queue pair of the program's */
 	struct rv_acks acks;
-	struct rdma_cm_event *kept; /* synchronous: the event of the last call */
 	struct ibv_sa_path_rec path; /* id.route.path_rec, as RoCE */
 	/* rdma_create_ep at the responder: what each new id gets */
 	struct ibv_qp_init_attr *qp_attr;
@@ -550,6 +550,17 @@ struct rv_id *rv_new_id(struct rdma_event_channel *channel, void *context, enum 
 void rv_attach(struct rv_id *id);        /* it has a local address, and so the device */
 bool rv_is_of_ids(const struct ibv_pd *pd); /* it is what ids have that were given none */
 int rv_event_of(struct rv_id *id, int err); /* synchronous: the event that ends a call */
+
+/* cmevent.c: an address handle from the id's address to another, as RoCE. */
+void rv_ah_to(struct ibv_ah_attr *attr, const struct rv_id *id, const struct sockaddr *peer);
+
+/*
+ * ep.c: the queue pair that a connection is for; NULL, with errno. As RoCE that may be none of ours
+ * to connect: UCX wants the private data and the end of the connection alone, names a queue pair for
+ * datagrams, and connects others by number.
+ */
+struct rv_qp *rv_qp_of(struct rv_id *id, const struct rdma_conn_param *param);
+void rv_destroy_bare_qp(struct rv_id *id);
 
 static inline int rv_fail(int error)
 {

@@ -15,7 +15,7 @@ import (
 
 // Bounds of what a call or a goroutine waits for.
 const (
-	connectWait = 60 * time.Second
+	connectWait = 60 * time.Second // also for rdma_establish of a client
 	acceptWait  = 15 * time.Second
 	rejectWait  = 5 * time.Second
 )
@@ -193,6 +193,9 @@ func (e *Engine) connect(id *cmID, c *call) error {
 	id.stop = cancel
 	addr := id.remote
 	param := e.paramOf(c)
+	if c.arg[5] != 0 {
+		param.PeerToPeer, param.Dialect = false, rnic.RFC6581
+	}
 	param.LocalAddr, param.Binding = id.local, id.binding
 	q.rnic.Load().SetRetry(retryOf(c))
 	id.mu.Unlock()
@@ -307,8 +310,10 @@ func (e *Engine) accept(id *cmID, c *call) error {
 		ctx, cancel := awake.Timeout(context.Background(), acceptWait, nil)
 		defer cancel()
 		err := r.Accept(ctx, q.rnic.Load(), param)
-		if err == nil && q.rnic.Load().Startup().PeerToPeer { // the client owes a word
-			err = q.rnic.Load().StartupOver(ctx)
+		if err == nil && owesWord(q.rnic.Load()) {
+			later, cancel := awake.Timeout(context.Background(), connectWait, nil)
+			defer cancel()
+			err = q.rnic.Load().StartupOver(later)
 		}
 		if err != nil {
 			id.end()
@@ -321,6 +326,14 @@ func (e *Engine) accept(id *cmID, c *call) error {
 		id.established(q, nil)
 	}()
 	return nil
+}
+
+// owesWord says whether the client of r, which was accepted, says by a first message that it knows.
+// Where it has a queue pair of the program's it does so at once, by peer-to-peer start-up; else
+// when its program calls rdma_establish.
+func owesWord(r *rnic.QueuePair) bool {
+	s := r.Startup()
+	return s.PeerToPeer || s.Acknowledged
 }
 
 func (id *cmID) reject(c *call) error {

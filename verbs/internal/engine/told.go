@@ -129,7 +129,7 @@ func hasLeft(r *rnic.QueuePair) bool {
 // isThere says that r, which was accepted, is in service, and that its client may know. It waits
 // for no client: one that owes its first message delays nobody else's request.
 func isThere(r *rnic.QueuePair) bool {
-	return r.StartupOver(past) == nil || r.State() == rnic.RTS && !r.Startup().PeerToPeer
+	return r.StartupOver(past) == nil || r.State() == rnic.RTS && !owesWord(r)
 }
 
 // past has ended.
