@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 run=(iproute2 gcc libc6-dev pkg-config libdpdk-dev libibverbs-dev librdmacm-dev make ca-certificates)
 test=("${run[@]}" dpdk dpdk-dev tshark iperf3 iputils-ping tcpdump qemu-user-static rdmacm-utils
-    ibverbs-utils infiniband-diags ucx-utils perftest qperf python3-pyverbs rdma-core libfabric-bin tgt
+    ibverbs-utils infiniband-diags ucx-utils libucx-dev perftest qperf python3-pyverbs rdma-core libfabric-bin tgt
     libiscsi-bin valgrind systemd man-db strace dpkg-dev podman runc catatonit uidmap
     musl-tools openmpi-bin libopenmpi-dev)
 interop=("${test[@]}" debootstrap qemu-system-x86 binutils xz-utils)

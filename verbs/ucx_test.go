@@ -1,8 +1,11 @@
 package verbs
 
 import (
+	"math/rand/v2"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -75,6 +78,40 @@ func TestUCXOnMemif(t *testing.T) {
 		t.Run(x.String(), func(t *testing.T) {
 			cable := "--pmd memif --no-dad --socket " + filepath.Join(t.TempDir(), "memif")
 			requireUCX(t, x, cable+" --role server --addr 10.9.0.1/24", cable+" --addr 10.9.0.2/24")
+		})
+	}
+}
+
+// Servers that listen by ucp_listener_create, and clients that know their address and port: UCX
+// connects by librdmacm without a queue pair, and its own by number.
+func TestUCXListener(t *testing.T) {
+	if _, err := os.Stat("/usr/include/ucp/api/ucp.h"); err != nil {
+		skip.Missing(t, "needs UCX's headers, of Debian's package libucx-dev")
+	}
+	seed := rand.Uint32() >> 1
+	t.Logf("seed %d", seed)
+	cable := "--pmd memif --no-dad --socket " + filepath.Join(t.TempDir(), "memif")
+	for _, x := range []struct{ name, server, client, at, transports string }{
+		{"rc", "", "", here.String(), "rc,ud,self"},
+		{"default", "", "", here.String(), "all"},
+		{"memif", cable + " --role server --addr 10.9.0.1/24", cable + " --addr 10.9.0.2/24",
+			"10.9.0.1", "rc,ud,self"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			l := newLab(t)
+			program := l.compileAlone("ucp", "-lucp", "-lucs")
+			run := func(flags string, args ...string) *netlab.Process {
+				return l.runOn("--device roce "+flags, "coreutils", slices.Concat([]string{"env",
+					"UCX_TLS=" + x.transports, program, x.at, "7000"}, args)...)
+			}
+			const clients = 2
+			s := run(x.server, strconv.Itoa(clients))
+			s.Expect(t, 1, "^listening$")
+			for i := range uint32(clients) {
+				c := run(x.client, strconv.Itoa(clients), strconv.FormatUint(uint64(seed+i), 10))
+				require.Zero(t, c.Wait(t), "client:\n%s\nserver:\n%s", c, s)
+			}
+			require.Zero(t, s.Wait(t), "%s", s)
 		})
 	}
 }

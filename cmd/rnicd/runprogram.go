@@ -255,7 +255,7 @@ func runProgram(lib string, args, env []string) error {
 		fmt.Fprintf(os.Stderr, "rnicd: %s %s: it runs without %s and finds no device of rnicd\n", what,
 			why, verbsLibrary)
 	}
-	err = syscall.Exec(path, args, loadFirst(env, library))
+	err = syscall.Exec(path, args, loadFirst(forUCX(env), library))
 	return fmt.Errorf("run %s: %w", path, err)
 }
 
@@ -328,6 +328,17 @@ func findLibrary(dir string) (string, error) {
 func loadFirst(env []string, library string) []string {
 	env = putFirst(env, "LD_PRELOAD", library)
 	return putFirst(env, "LD_LIBRARY_PATH", filepath.Join(filepath.Dir(library), standIn))
+}
+
+// forUCX is env with what UCX needs to listen. It makes two listeners at a port, by librdmacm and
+// of TCP, which are two spaces of ports with InfiniBand and RoCE, and one here as with iWARP.
+func forUCX(env []string) []string {
+	const ours = "UCX_SOCKADDR_TLS_PRIORITY="
+	if !slices.Contains(env, "RNICD_DEVICE=roce") ||
+		slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, ours) }) {
+		return env
+	}
+	return append(env, ours+"rdmacm")
 }
 
 // putFirst is env with value before what the variable name has.

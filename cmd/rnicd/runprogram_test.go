@@ -38,6 +38,20 @@ func TestRunEnvironment(t *testing.T) {
 	})
 }
 
+// UCX listens by librdmacm alone, as RoCE, unless the user has said how.
+func TestRunForUCX(t *testing.T) {
+	const roce, rdmacm, tcp = "RNICD_DEVICE=roce", "UCX_SOCKADDR_TLS_PRIORITY=rdmacm",
+		"UCX_SOCKADDR_TLS_PRIORITY=tcp"
+	for _, c := range [][2][]string{
+		{{"A=1"}, {"A=1"}},
+		{{"RNICD_DEVICE=iwarp"}, {"RNICD_DEVICE=iwarp"}},
+		{{roce}, {roce, rdmacm}},
+		{{tcp, roce}, {tcp, roce}},
+	} {
+		require.Equal(t, c[1], forUCX(c[0]))
+	}
+}
+
 // What is wrong is told by the name that the user gave it: a flag's, or the variable's of an
 // environment that was there before.
 func TestRunTellsFlags(t *testing.T) {
