@@ -12,7 +12,7 @@ func nameOf(addr string, number uint32) name {
 	return name{gid: netip.MustParseAddr(addr).As16(), number: number}
 }
 
-// The private data, octet for octet as docs/adr/0046-queue-pairs-by-number.md has it, and back.
+// The private data, octet for octet as hello has it, and back.
 func TestHello(t *testing.T) {
 	h := hello{answer: comeAgain, flags: 0x0101,
 		to: nameOf("10.0.0.1", 0x123456), from: nameOf("fd00::2", 0x654321)}
