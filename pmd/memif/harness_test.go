@@ -160,6 +160,14 @@ func (s *side) closed(t testing.TB) {
 	}
 }
 
+// bothClosed closes a pair's ports. The server goes first: a client waits for up to a second until
+// the server's queues have left its memory, and nobody polls them here.
+func bothClosed(t testing.TB, client, server *side) {
+	t.Helper()
+	server.closed(t)
+	client.closed(t)
+}
+
 // kind is how a client moves frames.
 type kind struct {
 	name string
@@ -193,7 +201,7 @@ func newPair(t testing.TB, cfg pairConfig) (client, server *side, l *Listener) {
 	server = bind(t, l, cfg.bind, cfg.bufs)
 	cfg.client.Socket = l.cfg.Socket
 	client = dialSide(t, cfg.client, cfg.zero, cfg.bufs)
-	// First, so that the client need not wait for a server that is not polled to leave its memory.
+	// As in bothClosed.
 	t.Cleanup(func() { require.NoError(t, server.port.Close()) })
 	joined(t, client, server)
 	return client, server, l

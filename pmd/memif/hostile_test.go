@@ -351,7 +351,7 @@ func TestHostileServer(t *testing.T) {
 				}
 				joined(t, client, server)
 				bothWays(t, r, client, server, 2)
-				client.closed(t)
+				bothClosed(t, client, server)
 			})
 		}
 		for name, c := range map[string]struct {
@@ -374,7 +374,7 @@ func TestHostileServer(t *testing.T) {
 				require.Equal(t, c.drops, client.queues[0].Drops())
 				require.EqualValues(t, 1, client.queues[0].Counters().RxErrors)
 				bothWays(t, r, client, server, 2)
-				client.closed(t)
+				bothClosed(t, client, server)
 			})
 		}
 	}

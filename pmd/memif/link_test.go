@@ -272,8 +272,7 @@ func TestSockets(t *testing.T) {
 		client := dialSide(t, Config{Socket: name}, false, 256)
 		joined(t, client, server)
 		bothWays(t, newRand(t), client, server, 1)
-		client.closed(t)
-		server.closed(t)
+		bothClosed(t, client, server)
 		require.NoError(t, l.Close())
 	}
 }

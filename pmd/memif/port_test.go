@@ -38,9 +38,7 @@ func TestPair(t *testing.T) {
 					zero: k.zero, bufs: 256,
 				})
 				bothWays(t, newRand(t), client, server, 100)
-				client.closed(t)
-				require.NoError(t, server.port.AwaitLink(within(t), false))
-				server.closed(t)
+				bothClosed(t, client, server)
 			})
 		}
 	}
@@ -73,8 +71,7 @@ func TestFullRing(t *testing.T) {
 			require.Equal(t, want[n:], d[1].receive(t, 0, 4))
 			d[0].pools[0].FreeN(bufs)
 		}
-		client.closed(t)
-		server.closed(t)
+		bothClosed(t, client, server)
 	})
 }
 
@@ -99,8 +96,7 @@ func TestFramesThatCannotBeSent(t *testing.T) {
 		require.Equal(t, longest, server.receive(t, 0, 1)[0])
 		server.send(t, 0, longest)
 		require.Equal(t, longest, client.receive(t, 0, 1)[0])
-		client.closed(t)
-		server.closed(t)
+		bothClosed(t, client, server)
 	})
 }
 
@@ -137,8 +133,7 @@ func TestEmptyPool(t *testing.T) {
 			require.Equal(t, 1, d[0].tx(t, want[1]))
 			require.Equal(t, want[1:], d[1].receive(t, 0, 1))
 		}
-		client.closed(t)
-		server.closed(t)
+		bothClosed(t, client, server)
 	})
 }
 
