@@ -158,38 +158,6 @@ func (k *sink) snapshot() []byte {
 	return all
 }
 
-// The buffer is the reassembly buffer: octets stand in it when Place returns, in front of what is
-// missing and after it, and what they came in is the caller's again.
-// req: DDP-3.1-1, 5040-5.5-1
-func TestBufferIsTheReassemblyBuffer(t *testing.T) {
-	k := newSink(t, 4)
-	mr := k.register(12)
-	require.True(t, k.queues[0].Post(RecvBuffer{ID: 70, STag: mr.STag(), Len: 12}))
-	type piece struct {
-		start, end uint64
-		ulpdu      []byte
-	}
-	var pieces []piece
-	for i, text := range []string{"abcd", "efgh", "ijkl"} {
-		b := ulpdu(untagged(0, 1, uint32(4*i), i == 2), []byte(text))
-		start, end := k.span(len(b))
-		pieces = append(pieces, piece{start, end, b})
-	}
-	want := make([]byte, 12)
-	for _, i := range []int{2, 0, 1} {
-		copy(want[4*i:], pieces[i].ulpdu[UntaggedLen:])
-		if i == 1 {
-			k.wantIDs(pieces[1].start) // placed before and after, delivered is nothing
-		}
-		require.Nil(t, place(&k.stream, pieces[i].start, pieces[i].end, len(pieces[i].ulpdu),
-			[][]byte{pieces[i].ulpdu}))
-		clear(pieces[i].ulpdu)
-		require.Equal(t, want, mr.Bytes())
-	}
-	k.wantIDs(k.pos, 70)
-	require.Equal(t, want, mr.Bytes())
-}
-
 // A ULPDU too short for its header, down to none: the first octet decides which header.
 // req: DDP-8.2.2-3
 func TestTruncatedSegment(t *testing.T) {
@@ -241,34 +209,6 @@ func TestLocalBufferFails(t *testing.T) {
 			require.Equal(t, &Error{Header: h, SegmentLen: 22}, err)
 			require.Equal(t, before, k.snapshot())
 		})
-	}
-}
-
-// The ULPDU may be cut anywhere, also inside its header and with empty pieces.
-func TestPlacementPieces(t *testing.T) {
-	for _, tag := range []bool{true, false} {
-		total := UntaggedLen + 9
-		if tag {
-			total = TaggedLen + 9
-		}
-		for i := range total + 1 {
-			for j := i; j <= total; j++ {
-				k := newSink(t, 2)
-				mr := k.register(9)
-				k.queues[0].Post(RecvBuffer{STag: mr.STag(), Len: 9})
-				h := untagged(0, 1, 0, true)
-				if tag {
-					h = tagged(mr, 0, true)
-				}
-				b := ulpdu(h, []byte("ninebytes"))
-				require.Nil(t, place(&k.stream, 0, 50, len(b), [][]byte{b[:i], b[i:j], nil, b[j:]}),
-					"cut at %d and %d", i, j)
-				require.Equal(t, "ninebytes", string(mr.Bytes()))
-				d := k.delivered(50)
-				require.Len(t, d, 1)
-				require.Equal(t, h, d[0].Header)
-			}
-		}
 	}
 }
 

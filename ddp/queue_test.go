@@ -18,26 +18,6 @@ func TestQueueInit(t *testing.T) {
 	require.False(t, ok)
 }
 
-func TestQueuePostAndFlush(t *testing.T) {
-	var q Queue
-	q.Init(4)
-	for round := range uint64(3) {
-		for i := range uint64(4) {
-			require.True(t, q.Post(RecvBuffer{ID: round*10 + i, Len: 8}))
-			require.Equal(t, int(i+1), q.Posted())
-		}
-		require.False(t, q.Post(RecvBuffer{ID: 99}), "full")
-		require.Equal(t, 4, q.Posted())
-		for i := range uint64(4) {
-			b, ok := q.Flush()
-			require.True(t, ok)
-			require.Equal(t, round*10+i, b.ID, "oldest first")
-		}
-		_, ok := q.Flush()
-		require.False(t, ok)
-	}
-}
-
 // The window of legal MSNs is [first, first+posted) modulo 2^32.
 // req: DDP-9.1-5, DDP-9.2-9, DDP-9.2-10
 func TestQueueWindow(t *testing.T) {

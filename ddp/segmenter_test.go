@@ -77,24 +77,6 @@ func TestSegmenterZeroLength(t *testing.T) {
 		cutAll(t, &s, fixed(1500)))
 }
 
-// A message that just fits is one segment; one octet more makes two.
-func TestSegmenterEdges(t *testing.T) {
-	var s Segmenter
-	s.Init(1)
-	for _, c := range []struct {
-		length uint32
-		want   []int
-	}{{1, []int{1}}, {109, []int{109}}, {110, []int{110}}, {111, []int{110, 1}},
-		{220, []int{110, 110}}} {
-		s.Start(untaggedMessage(1, c.length))
-		var got []int
-		for _, seg := range cutAll(t, &s, fixed(128)) {
-			got = append(got, seg.N)
-		}
-		require.Equal(t, c.want, got, "message of %d octets", c.length)
-	}
-}
-
 // req: DDP-6.1-4, DDP-6.1-5, DDP-6.1-6, DDP-6.1-7, DDP-6.2-4, DDP-6.2-8, DDP-6.3-4, DDP-6.3-6
 // req: DDP-6.3-7, DDP-7.2-1, DDP-7.2-2, DDP-7.2-4, DDP-7.2-6, DDP-7.2-9, DDP-7.3-2, DDP-7.3-3
 // req: 5041-4.2-1, 5041-4.3-1, C02-7.3.2-4, D01-5.3.2-5
@@ -217,15 +199,4 @@ func TestSegmenterAllocs(t *testing.T) {
 			s.Next(1460)
 		}
 	}))
-}
-
-func BenchmarkSegmenter(b *testing.B) {
-	var s Segmenter
-	s.Init(1)
-	for b.Loop() {
-		if !s.Active() {
-			s.Start(taggedMessage(0, 1<<30))
-		}
-		s.Next(1460)
-	}
 }

@@ -2,7 +2,6 @@ package ddp
 
 import (
 	"bytes"
-	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
 	"testing"
@@ -52,22 +51,5 @@ func TestCopyOctetsOfMemoryThatIsGone(t *testing.T) {
 			defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 			move()
 		})
-	}
-}
-
-// BenchmarkCopyOctets copies what most FPDUs over a kernel's loopback hold.
-func BenchmarkCopyOctets(b *testing.B) {
-	const octets = 65_280
-	for _, at := range []int{0, 20} {
-		for name, move := range map[string]func(dst, src []byte) int{
-			"copy": func(dst, src []byte) int { return copy(dst, src) }, "copyOctets": copyOctets} {
-			b.Run(fmt.Sprintf("%s from %d", name, at), func(b *testing.B) {
-				src, dst := make([]byte, octets+64), make([]byte, octets)
-				b.SetBytes(octets)
-				for range b.N {
-					move(dst, src[at:])
-				}
-			})
-		}
 	}
 }

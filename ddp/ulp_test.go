@@ -121,13 +121,3 @@ func TestErrorsBeforeTheULP(t *testing.T) {
 	require.True(t, k.offer(0, 10, []byte{0xc1, 0, 0, 0}).Truncated)
 	require.Empty(t, j.asked)
 }
-
-// A buffer that the ULP posts when it sees the header is there for this segment.
-func TestULPPosts(t *testing.T) {
-	k, j := newJudged(t)
-	j.post = func() { k.post(0, 7, 10); j.post = nil }
-	require.Nil(t, k.place(untagged(0, 1, 0, true), []byte("in")))
-	var d Delivered
-	require.True(t, k.stream.Deliver(k.pos, &d))
-	require.EqualValues(t, 7, d.Buffer.ID)
-}
