@@ -2,13 +2,9 @@ package inet
 
 import (
 	"encoding/binary"
-	"net"
 	"testing"
 
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 )
 
 // ipv4Packet is a good 20-octet header and four octets of payload, for a test to spoil; fix makes
@@ -49,46 +45,6 @@ func TestIPv4GoldenRoundTrip(t *testing.T) {
 		n++
 	}
 	require.Greater(t, n, 8)
-}
-
-// gopacket serializes, we parse; we put, gopacket parses and finds the same.
-func TestIPv4Gopacket(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		station := rapid.Custom(func(t *rapid.T) [4]byte {
-			return [4]byte{byte(rapid.IntRange(1, 126).Draw(t, "a")), rapid.Byte().Draw(t, "b"),
-				rapid.Byte().Draw(t, "c"), rapid.Byte().Draw(t, "d")}
-		})
-		src, dst := station.Draw(t, "src"), station.Draw(t, "dst")
-		data := rapid.SliceOfN(rapid.Byte(), 0, 100).Draw(t, "data")
-		theirs := &layers.IPv4{
-			Version: 4, TOS: rapid.Byte().Draw(t, "tos"), Id: rapid.Uint16().Draw(t, "id"),
-			Flags:      layers.IPv4Flag(rapid.SampledFrom([]int{0, 1, 2, 3}).Draw(t, "flags")),
-			FragOffset: rapid.Uint16Range(0, 0x1fff).Draw(t, "off"),
-			TTL:        rapid.ByteRange(1, 255).Draw(t, "ttl"),
-			Protocol:   layers.IPProtocol(rapid.Byte().Draw(t, "proto")),
-			SrcIP:      net.IP(src[:]), DstIP: net.IP(dst[:]),
-		}
-		buf := gopacket.NewSerializeBuffer()
-		err := gopacket.SerializeLayers(
-			buf, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, theirs,
-			gopacket.Payload(data))
-		require.NoError(t, err)
-
-		h, payload, d := ParseIPv4(buf.Bytes(), false)
-		want := IPv4{
-			TOS: theirs.TOS, ID: theirs.Id, DF: theirs.Flags&layers.IPv4DontFragment != 0,
-			MF:      theirs.Flags&layers.IPv4MoreFragments != 0,
-			FragOff: int(theirs.FragOffset) * 8, TTL: theirs.TTL, Proto: uint8(theirs.Protocol),
-			Src: AddrFrom4(src), Dst: AddrFrom4(dst), HdrLen: 20, TotalLen: 20 + len(data),
-		}
-		require.Equal(t, want, h)
-		require.Equal(t, want.MF || want.FragOff != 0, d == DropFragment)
-		require.Equal(t, data, append([]byte{}, payload...))
-
-		out := make([]byte, IPv4Len)
-		h.Put(out)
-		require.Equal(t, buf.Bytes()[:IPv4Len], out)
-	})
 }
 
 func TestIPv4Truncated(t *testing.T) {
@@ -315,21 +271,4 @@ func TestIPv4Allocs(t *testing.T) {
 		e.Put(out)
 		h.Put(out[14:])
 	}))
-}
-
-func BenchmarkParseIPv4(b *testing.B) {
-	packet := golden(b, "tcp-syn")[14:]
-	for b.Loop() {
-		if _, _, d := ParseIPv4(packet, false); d != DropNone {
-			b.Fatal(d)
-		}
-	}
-}
-
-func BenchmarkPutIPv4(b *testing.B) {
-	h, _ := goldenIPv4(b, "tcp-syn")
-	out := make([]byte, IPv4Len)
-	for b.Loop() {
-		h.Put(out)
-	}
 }

@@ -406,24 +406,6 @@ func TestListenerFloodOfManyGroups(t *testing.T) {
 	}
 }
 
-// However fast Queries come, there are at most a hundred answers in a second.
-func TestListenerFlood(t *testing.T) {
-	for name, version := range map[string]func(Addr, int64) MLD{
-		"MLDv1": query1, "MLDv2": func(a Addr, ms int64) MLD { return query2(a, ms) },
-	} {
-		l := joined(t, group1)
-		l.hears(version(all, 0))
-		n := len(l.pass(listenSecond))
-		require.Equal(t, 1, n)
-		for range 10_000 {
-			l.hears(version(all, 0))
-			l.hears(version(group1, 0))
-			n += len(l.pass(listenSecond / 10_000))
-		}
-		require.InDelta(t, 100, n, 3, name)
-	}
-}
-
 // One group more than there may be is the caller's mistake. Those that were left give way. What
 // does not fit one Report follows in others: an answer's after a while, whatever is left meanwhile.
 func TestListenerBounds(t *testing.T) {

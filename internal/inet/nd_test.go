@@ -48,25 +48,6 @@ func putSum(b []byte, src, dst Addr) {
 	b[2], b[3] = byte(sum>>8), byte(sum)
 }
 
-func TestNDRoundTrip(t *testing.T) {
-	b := make([]byte, 64)
-	var nd ND
-	group := six2.SolicitedNode()
-	n := PutNeighbourSolicitation(b, stationMAC, six1, group, six2)
-	require.Equal(t, DropNone, ParseND(clipped(b[:n]), six1, group, 255, &nd))
-	require.Equal(t, ND{Type: NDNeighbourSolicitation, Target: six2, MAC: stationMAC, HasMAC: true},
-		nd)
-	n = PutNeighbourSolicitation(b, stationMAC, Addr{}, group, six2)
-	require.Equal(t, DropNone, ParseND(clipped(b[:n]), Addr{}, group, 255, &nd))
-	require.Equal(t, ND{Type: NDNeighbourSolicitation, Target: six2}, nd)
-	n = PutNeighbourAdvertisement(b, stationMAC, six1, six2, six1)
-	require.Equal(t, DropNone, ParseND(clipped(b[:n]), six1, six2, 255, &nd))
-	require.Equal(t, ND{Type: NDNeighbourAdvert, Target: six1, MAC: stationMAC, HasMAC: true,
-		Solicited: true, Override: true}, nd)
-	n = PutRouterSolicitation(b, stationMAC, LinkLocal(stationMAC))
-	require.Equal(t, DropNone, ParseND(clipped(b[:n]), LinkLocal(stationMAC), AllRouters, 255, &nd))
-}
-
 // req: 4861-6.3-1
 func TestRouterAdvertisement(t *testing.T) {
 	src := LinkLocal(stationMAC)

@@ -76,28 +76,6 @@ func TestNeighbourTableOracle(t *testing.T) {
 	}
 }
 
-// Probes that wrap: entries whose home is the last slot, removed in every order.
-func TestNeighbourTableWrap(t *testing.T) {
-	for first := range 4 {
-		var table neighbourTable
-		table.init(4)
-		var ips []Addr
-		for k := 0; len(ips) < 4; k++ {
-			if ip := ip4(10, 0, byte(k>>8), byte(k)); table.hash(&ip)&table.mask == table.mask {
-				ips = append(ips, ip)
-			}
-		}
-		for _, ip := range ips {
-			table.setTimer(table.insert(ip), 0)
-		}
-		table.remove(table.find(&ips[first]))
-		for k, ip := range ips {
-			require.Equal(t, k != first, table.find(&ip) >= 0)
-		}
-		checkTable(t, &table)
-	}
-}
-
 // Addresses in a row, as a subnet's are, spread: no long walks.
 func TestNeighbourTableSpread(t *testing.T) {
 	var table neighbourTable

@@ -320,33 +320,6 @@ func TestNeighbourMerge(t *testing.T) {
 	require.Equal(t, inverse.SenderMAC, got)
 }
 
-// A full table gives up entries that were not used, in a flood of senders that only ask.
-func TestNeighbourFlood(t *testing.T) {
-	n := NewNeighbours[int](NeighbourConfig{EntriesMax: 100, QueueMax: 2})
-	used := func(k int) Addr { return ip4(10, 1, 0, byte(k)) }
-	for k := range 40 {
-		n.Learn(0, used(k), MAC{2, 5: byte(k)}, true)
-		n.Lookup(0, used(k), 0)
-	}
-	n.Lookup(0, ip4(10, 2, 0, 1), 7) // and one waits
-	for k := range 50000 {
-		n.Learn(int64(k), ip4(10, 3, byte(k>>8), byte(k)), MAC{2, 1, 5: byte(k)}, true)
-	}
-	require.Equal(t, 100, n.Stats().Entries)
-	require.Equal(t, uint64(50000-59), n.Stats().Evicted)
-	require.Zero(t, n.Stats().Refused)
-	for k := range 40 {
-		m, known, _, _ := n.Lookup(50000, used(k), 0)
-		require.True(t, known, k)
-		require.Equal(t, MAC{2, 5: byte(k)}, m)
-	}
-	n.Learn(50000, ip4(10, 2, 0, 1), MAC{2, 9}, false)
-	f, m, ok := n.Take()
-	require.True(t, ok)
-	require.Equal(t, 7, f)
-	require.Equal(t, MAC{2, 9}, m)
-}
-
 func TestNeighbourConfigPanics(t *testing.T) {
 	for _, cfg := range []NeighbourConfig{
 		{EntriesMax: -1}, {EntriesMax: 1<<20 + 1}, {QueueMax: -1}, {QueueMax: 1 << 16}, {FramesMax: -1},
