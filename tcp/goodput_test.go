@@ -25,52 +25,6 @@ func goodput(t testing.TB, seed uint64, link simLink, cfg Config,
 	return float64(n) * 8000 / float64(s.now-start), s.a.c.Stats()
 }
 
-// A link of 1 Gbit/s and 1 ms round trip. The floors are far below what is measured and far above
-// what one timeout per window would leave.
-func TestGoodput(t *testing.T) {
-	base := simLink{delay: 500_000, perOctet: 8, queueMax: 2_000_000}
-	with := func(f func(l *simLink)) simLink { l := base; f(&l); return l }
-	for _, tt := range sample.Of(t, 2, []struct {
-		name  string
-		link  simLink
-		cfg   Config
-		floor float64
-	}{
-		{"clean", base, Config{NoDelay: true}, 600},
-		{"reorder 10% by up to 200us", with(func(l *simLink) {
-			l.reorder, l.jitter = 0.1, 200_000
-		}), Config{NoDelay: true}, 400},
-		{"loss 1%", with(func(l *simLink) { l.loss = 0.01 }), Config{NoDelay: true}, 60},
-		{"loss 1%, reorder 10%", with(func(l *simLink) {
-			l.loss, l.reorder, l.jitter = 0.01, 0.1, 200_000
-		}), Config{NoDelay: true}, 40},
-		{"loss 1%, no SACK", with(func(l *simLink) {
-			l.loss = 0.01
-		}), Config{NoDelay: true, NoSACK: true}, 20},
-		{"loss 0.1%", with(func(l *simLink) { l.loss = 0.001 }), Config{NoDelay: true}, 200},
-	}) {
-		t.Run(tt.name, func(t *testing.T) {
-			sum := 0.0
-			const seeds = 5
-			for seed := uint64(0); seed < seeds; seed++ {
-				mbit, st := goodput(t, seed, tt.link, tt.cfg, 4<<20)
-				sum += mbit
-				if seed == 0 {
-					t.Logf("%.0f Mbit/s, %d segments, %d resent, %d fast, %d timeouts, %d lost again, %d "+
-						"undone, %d probes, reo_wnd %d us",
-						mbit, st.SegsOut, st.Retransmits, st.FastRetransmits, st.Timeouts, st.LostRetrans, st.Undone,
-						st.LossProbes, st.ReoWndNs/us)
-				}
-			}
-			if mean := sum / seeds; mean < tt.floor {
-				t.Errorf("%.0f Mbit/s, want %.0f", mean, tt.floor)
-			} else {
-				t.Logf("mean %.0f Mbit/s", mean)
-			}
-		})
-	}
-}
-
 // A cable almost without delay, whose peer acknowledges a burst at once: where the ACK of a whole
 // burst is lost, a probe must find out, and not a timeout of 200 ms. A reference with a timeout
 // per lost ACK gets 70 Mbit/s here. How soon the probe may go decides the goodput

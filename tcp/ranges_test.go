@@ -90,26 +90,3 @@ func TestRangesAgainstNaive(t *testing.T) {
 		}
 	}
 }
-
-func TestRangesBeforeGoesThroughAll(t *testing.T) {
-	r := newRanges(8)
-	for _, lo := range []uint64{50, 10, 30, 70} {
-		r.add(lo, lo+5)
-	}
-	r.add(35, 37) // grows the run at 30
-	var got []uint64
-	for stamp := ^uint32(0); ; {
-		s, ok := r.before(stamp)
-		if !ok {
-			break
-		}
-		got = append(got, s.left)
-		stamp = s.stamp
-	}
-	want := []uint64{30, 70, 10, 50}
-	for i := range want {
-		if i >= len(got) || got[i] != want[i] {
-			t.Fatalf("%v, want %v", got, want)
-		}
-	}
-}

@@ -16,11 +16,6 @@ func (e *configured) current() int64 { return e.scaled(&e.cfg, e.backoff) }
 
 func estimator() *configured { return &configured{cfg: withDefaults(Config{RTOMinNs: 1})} }
 
-// req: 6298-2-1
-func TestRTOBeforeASample(t *testing.T) {
-	require.Equal(t, sc, estimator().current())
-}
-
 // req: 6298-2-2
 func TestRTOFirstSample(t *testing.T) {
 	e := estimator()

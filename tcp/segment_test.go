@@ -3,12 +3,9 @@ package tcp
 import (
 	"bytes"
 	"encoding/hex"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
 	"github.com/stretchr/testify/require"
 )
 
@@ -145,64 +142,6 @@ func TestOptions(t *testing.T) {
 		require.Equal(t, tt.want, seg.Options, tt.name)
 		require.False(t, d == DropNone && seg.Len != 7, tt.name)
 	}
-}
-
-// Another codec reads what Put writes.
-//
-// req: 9293-MUST-68
-func TestPutAgainstGopacket(t *testing.T) {
-	const seed = 7
-	rng := rand.New(rand.NewPCG(seed, 0))
-	for i := range 2000 {
-		x := randomTransmit(rng)
-		b := make([]byte, x.HeaderLen())
-		x.Put(b)
-		var l layers.TCP
-		require.NoError(t, l.DecodeFromBytes(b, gopacket.NilDecodeFeedback), "%d: %x", i, b)
-		if l.Seq != uint32(x.Seq) || l.Ack != uint32(x.Ack) || l.Window != x.Window ||
-			uint16(l.SrcPort) != x.ID.LocalPort ||
-			l.SYN != (x.Flags&SYN != 0) || l.FIN != (x.Flags&FIN != 0) || l.RST != (x.Flags&RST != 0) ||
-			l.ACK != (x.Flags&ACK != 0) {
-			t.Fatalf("seed %d, %d: %+v of %+v", seed, i, l, x)
-		}
-		kinds := map[layers.TCPOptionKind]int{}
-		for _, o := range l.Options {
-			kinds[o.OptionType]++
-		}
-		if (kinds[layers.TCPOptionKindMSS] == 1) != (x.Options.MSS != 0) ||
-			(kinds[layers.TCPOptionKindWindowScale] == 1) != (x.Options.WindowScale >= 0) ||
-			(kinds[layers.TCPOptionKindSACKPermitted] == 1) != x.Options.SACKPermitted ||
-			(kinds[layers.TCPOptionKindTimestamps] == 1) != x.Options.HasTimestamps ||
-			(kinds[layers.TCPOptionKindSACK] == 1) != (x.Options.SACKCount > 0) {
-			t.Fatalf("seed %d, %d: options %v of %+v", seed, i, l.Options, x.Options)
-		}
-		var seg Segment
-		require.Equal(t, DropNone, Parse(b, &seg), "%d", i)
-		require.Equal(t, x.Options, seg.Options, "%d", i)
-	}
-}
-
-func randomTransmit(rng *rand.Rand) Transmit {
-	x := Transmit{ID: ID{LocalPort: uint16(rng.Uint32()), RemotePort: uint16(rng.Uint32())},
-		Seq: Seq(rng.Uint32()),
-		Ack: Seq(rng.Uint32()), Flags: Flags(rng.Uint32()), Window: uint16(rng.Uint32())}
-	o := &x.Options
-	o.clear()
-	if rng.IntN(2) == 0 {
-		o.HasTimestamps, o.TSval, o.TSecr = true, rng.Uint32(), rng.Uint32()
-	}
-	if rng.IntN(2) == 0 {
-		o.MSS = uint16(1 + rng.IntN(65535))
-		o.SACKPermitted = rng.IntN(2) == 0
-		o.WindowScale = int8(rng.IntN(16) - 1)
-		o.WindowScale = min(o.WindowScale, windowShiftMax)
-		return x
-	}
-	o.SACKCount = rng.IntN(4)
-	for i := range o.SACKCount {
-		o.SACK[i] = SACKBlock{Seq(rng.Uint32()), Seq(rng.Uint32())}
-	}
-	return x
 }
 
 func TestSeqLen(t *testing.T) {
