@@ -24,29 +24,6 @@ func TestAgreeOnMarkersAndCRC(t *testing.T) {
 	}
 }
 
-// Figure 16: an RDMA Consortium peer gives version 0 and markers both ways whatever we prefer.
-//
-// req: 5044-C.2-4, 5044-C.2-6, 5044-C.1-2, 5044-C.1-3, 5044-C.1-5, 5044-3-2
-func TestAgreeWithConsortiumPeer(t *testing.T) {
-	rdmac := Frame{Markers: true, CRC: true, Rev: 0}
-	want := Agreement{Send: both, Receive: both}
-	for i := range 4 {
-		p := Preferences{Markers: i&1 != 0, CRC: i&2 != 0, Rev: 1}
-		require.Equal(t, want, agree(p.Frame(Request, nil), rdmac),
-			"we ask with Rev 1, it answers with Rev 0")
-		p.Rev = 0
-		require.Equal(t, want, agree(p.Frame(Reply, nil), rdmac), "it asks, we answer with Rev 0")
-	}
-}
-
-// DECISIONS 7: at Rev 0 we send M=C=1 and accept 0.
-func TestAgreeAtRev0(t *testing.T) {
-	local := Preferences{Rev: 0}.Frame(Reply, nil)
-	require.True(t, local.Markers && local.CRC)
-	a := agree(local, Frame{Kind: Request})
-	require.Equal(t, Agreement{Send: Mode{CRC: true}, Receive: both}, a)
-}
-
 // DECISIONS 6.
 func TestAgreeOnRev(t *testing.T) {
 	for _, c := range []struct{ local, remote, rev, version uint8 }{

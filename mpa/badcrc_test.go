@@ -6,23 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// req: D01-4-3, D01-4.1-2, D01-5.1-8, C02-6-3, C02-6.1-2, C02-7.1-6
-func TestIgnoredBitsEnterTheCRC(t *testing.T) {
-	s := streamOf(both, 701)
-	// reserved bits and the two low bits of the leading marker
-	copy(s.octets[0:], []byte{0xAB, 0xCD, 0, 3})
-	copy(s.octets[512:], []byte{0xFF, 0xFF, 0x01, 0xFE}) // 508 + 2
-	s.octets[len(s.octets)-5] = 0x77                     // PAD
-	bad := append([]byte(nil), s.octets...)
-	s.reseal(0)
-	r := newRig(t, rigConfig{Mode: both}, s)
-	r.send(0, len(s.octets)).is(Done).want(0)
-
-	r = newRig(t, rigConfig{Mode: both}, nil)
-	r.input(0, bad)
-	r.failed(ErrCRC)
-}
-
 // req: D01-4-6, 5044-7.1.1-3
 func TestGarbageCRCWithoutCRC(t *testing.T) {
 	s := streamOf(withMarker, 100, 100)
@@ -57,18 +40,6 @@ func TestEveryFlippedBitIsFound(t *testing.T) {
 		require.Equal(t, Done, r.input(uint64(len(s.octets)), []byte{1, 2, 3}), "swallowed")
 		r.want().held(0)
 	}
-}
-
-// FPDUs in front of a bad one are passed.
-func TestGoodBeforeBad(t *testing.T) {
-	s := streamOf(both, small, small, small)
-	s.octets[s.frames[1].end-1] ^= 1
-	r := newRig(t, rigConfig{Mode: both}, s)
-	r.send(0, len(s.octets)).is(Done).want(0).failed(ErrCRC).edge(len(s.octets), int(s.frames[0].end))
-	var e *Error
-	require.ErrorAs(t, r.recv.Err(), &e)
-	require.Equal(t, s.frames[1].start, e.Offset)
-	require.Contains(t, e.Error(), "code 2")
 }
 
 // Under the drop policy nothing of a segment with a bad CRC is placed, and its repetition is.
@@ -179,14 +150,6 @@ func TestDropLearnsThatThePathCutsSegments(t *testing.T) {
 	}
 }
 
-// Where a segment ends before ULPDU_Length, after a good FPDU, no damage can have made it look so.
-func TestDropBelievesACutBeforeTheLength(t *testing.T) {
-	s := streamOf(withCRC, 600, 600)
-	r := newRig(t, rigConfig{Mode: withCRC, DropBadCRC: true}, s)
-	r.send(0, int(s.frames[1].start)+1).is(Kept).want(0)
-	r.send(int(s.frames[1].start)+1, len(s.octets)).is(Done).want(1)
-}
-
 // Where less remains of a segment than the shortest FPDU has, no damage can have made it look so:
 // the path cuts, and the next cut is believed, too. An octet more is doubted.
 //
@@ -221,19 +184,6 @@ func TestDropBelievesACutWithinTheShortestFPDU(t *testing.T) {
 			r.send(0, end-4).is(Refused)
 		}
 	}
-}
-
-// A good FPDU that spans segments, and a bad one after it that lies in the new segment alone: all
-// of it is refused.
-func TestDropRefusesWhatClosesAnFPDUToo(t *testing.T) {
-	s := streamOf(both, 600, small)
-	s.octets[s.frames[1].end-1] ^= 1
-	r := newRig(t, rigConfig{Mode: both, DropBadCRC: true}, s)
-	r.send(0, 100).is(Refused)
-	r.send(0, 100).is(Kept)
-	r.send(100, len(s.octets)).is(Refused).want().held(1)
-	s.octets[s.frames[1].end-1] ^= 1
-	r.send(100, len(s.octets)).is(Done).want(0, 1).held(0)
 }
 
 // A segment whose ULPDU_Length was damaged is refused as often as the network brings a copy of it,

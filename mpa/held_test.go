@@ -25,20 +25,6 @@ func TestOneOctetSegmentsInOrder(t *testing.T) {
 	}
 }
 
-// The same backwards and shuffled, beyond the gap as far as the budget goes.
-func TestOneOctetSegmentsOutOfOrder(t *testing.T) {
-	for _, mode := range allModes {
-		s := streamOf(mode, 3000, 0, 3, 700)
-		r := newRig(t, rigConfig{Mode: mode}, s)
-		for at := len(s.octets) - 1; at >= 0; at-- {
-			r.send(at, at+1)
-			require.NotEqual(t, Refused, r.verdict)
-		}
-		require.Less(t, r.recv.Stats().HeldBufsPeak, uint64(5))
-		checkAll(t, r)
-	}
-}
-
 // Whatever fills the budget, in-order octets find room: the largest FPDU comes in segments that
 // pack worst, with the budget beyond the gap used up.
 func TestInOrderAlwaysFindsRoom(t *testing.T) {
@@ -93,21 +79,6 @@ func TestInOrderAlwaysFindsRoom(t *testing.T) {
 			r.want(1, 2).held(0)
 		}
 	}
-}
-
-// A refused segment is taken when it comes again after the gap's octets.
-func TestBudgetRefusalThenResend(t *testing.T) {
-	s := streamOf(withCRC, 900, 900, 900, 900)
-	r := newRig(t, rigConfig{Mode: withCRC, Stride: 1024, BufsMax: BufsMin(1024) + 1}, s)
-	f := s.frames
-	r.send(int(f[1].start), int(f[1].end)).is(Kept).held(1)
-	r.send(int(f[2].start), int(f[2].end)).is(Refused).held(1)
-	r.send(int(f[3].start), int(f[3].end)).is(Refused).held(1)
-	r.send(0, int(f[0].end)).is(Done).want(0, 1).held(0)
-	r.send(int(f[3].start), int(f[3].end)).is(Kept).held(1)
-	r.send(int(f[2].start), int(f[2].end)).is(Done).want(2, 3).held(0)
-	require.EqualValues(t, 2, r.recv.Stats().RefusedBudget)
-	require.EqualValues(t, 1, r.recv.Stats().HeldBufsPeak)
 }
 
 // What costs no Buf is taken with the budget used up: whole FPDUs beyond the gap, and octets that

@@ -23,23 +23,6 @@ func TestAlignedInOrderIsDirect(t *testing.T) {
 	require.Equal(t, ReceiverStats{FPDUs: 2, Direct: 2, BytesDirect: small + 400}, r.recv.Stats())
 }
 
-// An FPDU over three segments comes in pieces of the Bufs it was received in.
-//
-// req: D01-5.4-6, D01-11.2.2-1
-func TestFPDUOverThreeSegments(t *testing.T) {
-	for _, mode := range allModes {
-		s := streamOf(mode, 3000, small)
-		r := newRig(t, rigConfig{Mode: mode}, s)
-		e := int(s.frames[0].end)
-		r.send(0, 1300).is(Kept).held(1)
-		r.send(1300, 2600).is(Kept).held(2)
-		r.send(2600, e-1).is(Done).want().held(2) // 400 octets fit after 1300
-		r.send(e-1, e+10).is(Kept).want(0).held(1).edge(e+10, e)
-		r.send(e+10, len(s.octets)).is(Done).want(1).held(0)
-		require.EqualValues(t, 2, r.recv.Stats().HeldBufsPeak)
-	}
-}
-
 // A marker that points elsewhere under a good CRC is code 3.
 //
 // req: D01-7-3, D01-7-5, C02-9-3, C02-9-5
@@ -119,32 +102,6 @@ func TestOversize(t *testing.T) {
 	r.send(0, int(f[0].end)).want(0).failed(ErrMarker)
 }
 
-// An oversize length that comes piecemeal after an FPDU passed out of order is found when the gap
-// closes.
-func TestOversizeAfterPassedFPDU(t *testing.T) {
-	s := streamOf(both, 100, 600, 100)
-	f := s.frames
-	s.octets[f[2].start] = 0xFD
-	s.octets[f[2].start+1] = 0x01
-	r := newRig(t, rigConfig{Mode: both}, s)
-	r.send(int(f[1].start), int(f[1].end)).is(Done).want(1)
-	r.send(int(f[1].end), int(f[1].end)+1).is(Kept)
-	r.send(int(f[1].end)+1, int(f[1].end)+9).is(Kept)
-	require.NoError(t, r.recv.Err())
-	r.send(0, int(f[0].end)).is(Done).want(0).failed(ErrMarker).edge(len(s.octets), int(f[1].end))
-}
-
-// An 8-octet FPDU that is missing is a gap too.
-func TestSmallestGap(t *testing.T) {
-	s := streamOf(both, 490, 0, 600)
-	r := newRig(t, rigConfig{Mode: both}, s)
-	f := s.frames
-	r.send(0, int(f[0].end)).send(int(f[2].start), int(f[2].end)).is(Done).want(0, 2).edge(
-		int(f[0].end), int(f[0].end))
-	require.Equal(t, []bool{true, false}, r.inOrder)
-	r.send(int(f[1].start), int(f[1].end)).want(1).edge(len(s.octets), len(s.octets))
-}
-
 // Beyond a gap a marker is not yet validated. One that cannot be right locates nothing and is no
 // error before its FPDU is reached in order.
 func TestLocateNeverGuesses(t *testing.T) {
@@ -222,17 +179,6 @@ func TestBadCRCOutOfOrder(t *testing.T) {
 	r := newRig(t, rigConfig{Mode: both}, s)
 	r.send(int(s.frames[1].start), len(s.octets)).is(Done).want(1).failed(ErrCRC)
 	r.send(0, 100).is(Done).want().edge(100, 0)
-}
-
-func TestCloseFreesAndSwallows(t *testing.T) {
-	s := streamOf(both, 100, 100)
-	r := newRig(t, rigConfig{Mode: both}, s)
-	r.send(0, 50).is(Kept).send(150, 180).is(Kept).held(2)
-	r.recv.Close()
-	r.held(0)
-	r.recv.Close()
-	r.send(50, 150).is(Done).want().held(0)
-	require.NoError(t, r.recv.Err())
 }
 
 func TestOctetsOfferedTwicePanic(t *testing.T) {

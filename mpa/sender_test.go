@@ -92,19 +92,6 @@ func TestFigure4(t *testing.T) {
 	require.Equal(t, want, dst[at:at+n])
 }
 
-// DECISIONS 16: FPDUPTR counts from ULPDU_Length, so the second marker of an FPDU that began with
-// one says 508.
-//
-// req: 5044-4.2-1
-func TestSecondMarkerSays508(t *testing.T) {
-	var s Sender
-	s.Init(both)
-	dst := make([]byte, 1024)
-	s.Put(dst, [][]byte{make([]byte, 800)})
-	require.Equal(t, unhex(t, "0000 0000"), dst[:4])
-	require.Equal(t, unhex(t, "0000 01FC"), dst[512:516])
-}
-
 // req: D01-5.3.2-1, D01-5.3.2-3, D01-5.3.2-7, D01-3.2-4, 5044-4.5-2, C02-7.3.2-1, C02-7.3.2-6
 // req: C02-5.2-4
 func TestMULPDU(t *testing.T) {

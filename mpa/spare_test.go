@@ -79,20 +79,6 @@ func TestSpareRefusesWhatWouldBeHeld(t *testing.T) {
 	}
 }
 
-// Bufs are refused below Spare, not at it.
-func TestSpareIsLeft(t *testing.T) {
-	s := streamOf(withCRC, 300, 300)
-	r := newShortage(t, withCRC, s)
-	r.leave(spareBufs)
-	r.send(0, 100).is(Kept)
-	r.leave(spareBufs - 1)
-	r.send(200, 300).is(Refused)
-	r.leave(spareBufs)
-	r.send(200, 300).is(Kept)
-	require.EqualValues(t, 1, r.recv.Stats().RefusedSpare)
-	r.end()
-}
-
 // However short the pool: whole frames in order are taken, and so is what makes held ones whole.
 func TestSpareTakesWhatFreesBufs(t *testing.T) {
 	for _, mode := range allModes {
@@ -189,28 +175,5 @@ func TestSpareNeverStopsAlignedPeers(t *testing.T) {
 		}
 		r.end()
 		checkAll(t, r.rig)
-	}
-}
-
-// Octets in order that TCP has acknowledged are not sent again: none is refused, even when the pool
-// is empty. Others are.
-func TestSpareIsNotForCommittedOctets(t *testing.T) {
-	for _, mode := range allModes {
-		for _, late := range []bool{false, true} {
-			s := streamOf(mode, 300, 300)
-			r := newShortage(t, mode, s)
-			r.leave(0)
-			r.late = late
-			if r.send(0, 100); !late {
-				r.is(Refused)
-				require.EqualValues(t, 1, r.recv.Stats().RefusedSpare)
-				r.end()
-				continue
-			}
-			r.is(Kept)
-			r.end()
-			r.send(100, len(s.octets)).is(Done).want(0, 1)
-			require.Zero(t, r.recv.Stats().RefusedSpare)
-		}
 	}
 }
