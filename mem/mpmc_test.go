@@ -39,31 +39,6 @@ func TestMPMCAgainstQueue(t *testing.T) {
 	})
 }
 
-// Free-running indices wrap after 2^64 elements; start a few before that.
-func TestMPMCIndexWrap(t *testing.T) {
-	r := NewMPMC(make([]MPMCSlot[int], 4))
-	start := ^uint64(0) - 5
-	r.head.Store(start)
-	r.tail.Store(start)
-	for i := range uint64(4) {
-		r.slots[(start+i)&r.mask].seq.Store(start + i)
-	}
-	for i := range 20 {
-		for k := range 4 {
-			require.True(t, r.Push(4*i+k))
-		}
-		require.False(t, r.Push(0))
-		require.Equal(t, 4, r.Len())
-		for k := range 4 {
-			v, ok := r.Pop()
-			require.True(t, ok)
-			require.Equal(t, 4*i+k, v)
-		}
-		_, ok := r.Pop()
-		require.False(t, ok)
-	}
-}
-
 // A producer that is suspended with a position in hand hides what comes after it; a consumer that
 // is hides nothing, but its slot is not free.
 func TestMPMCSuspended(t *testing.T) {

@@ -49,14 +49,3 @@ func TestBufsTakeTurns(t *testing.T) {
 	}
 	require.Len(t, seen, most, "no more than before, though all were in use once")
 }
-
-// The Pools of a pair circulate: what one end sends, the other end's core reads.
-func TestPairCirculates(t *testing.T) {
-	cfg := PoolConfig{Bufs: 8, Stride: 256}
-	pair := must(NewPair(hugepages.Heap(2*cfg.Bytes()), cfg))(t)
-	for _, p := range pair {
-		first := p.Alloc()
-		p.Free(first)
-		require.NotEqual(t, first, p.Alloc())
-	}
-}

@@ -71,21 +71,6 @@ func TestKeyRotates(t *testing.T) {
 	require.Equal(t, first, m.Revalidate())
 }
 
-// A range is narrowed by registering the part: nothing outside it is reached any more.
-// req: DDP-10.3-2, 5042-6.3.4-1
-func TestShrink(t *testing.T) {
-	table := NewTable(2)
-	b := make([]byte, 100)
-	m := register(t, table, 1, b, RegionOptions{Access: RemoteWrite})
-	m.Deregister()
-	part := register(t, table, 1, b[10:20], RegionOptions{Access: RemoteWrite, Base: 10})
-	require.Equal(t, CheckInvalidSTag, verdict(table, 1, 1, m.STag(), 10, 10))
-	require.Equal(t, CheckOK, verdict(table, 1, 1, part.STag(), 10, 10))
-	require.Equal(t, CheckBounds, verdict(table, 1, 1, part.STag(), 9, 1))
-	require.Equal(t, CheckBounds, verdict(table, 1, 1, part.STag(), 20, 1))
-	require.Equal(t, 10, cap(part.Bytes()))
-}
-
 // req: 5042-6.3.2-1, 5042-A-2
 func TestRegisterZero(t *testing.T) {
 	table := NewTable(2)

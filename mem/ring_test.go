@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -32,22 +31,6 @@ func TestSPSCMisusePanics(t *testing.T) {
 	r.Release(4)
 	require.Nil(t, r.Reserve(-1))
 	require.Nil(t, r.Peek(-1))
-}
-
-// Free-running indices wrap after 2^64 elements; start a few before that.
-func TestSPSCIndexWrap(t *testing.T) {
-	r := NewSPSC(make([]int, 4))
-	start := ^uint64(0) - 5
-	r.head.Store(start)
-	r.tail.Store(start)
-	r.headSeen, r.tailSeen = start, start
-	for i := range 20 {
-		require.Equal(t, 3, r.PushN([]int{i, i + 1, i + 2}))
-		require.Equal(t, 3, r.Len())
-		dst := make([]int, 4)
-		require.Equal(t, 3, r.PopN(dst))
-		require.Equal(t, []int{i, i + 1, i + 2}, dst[:3])
-	}
 }
 
 // queueModel is a plain queue beside a ring.
@@ -176,22 +159,6 @@ func TestMPSCAgainstQueue(t *testing.T) {
 	})
 }
 
-// A position that a producer took and has not filled yet hides later elements and loses none.
-func TestMPSCSuspendedProducer(t *testing.T) {
-	r := NewMPSC(make([]MPSCSlot[int], 4))
-	pos := r.tail.Load()
-	require.True(t, r.tail.CompareAndSwap(pos, pos+1))
-	require.True(t, r.Push(2))
-	_, ok := r.Pop()
-	require.False(t, ok)
-	require.Equal(t, 2, r.Len())
-	r.slots[pos&r.mask].val = 1
-	r.slots[pos&r.mask].seq.Store(pos + 1)
-	dst := make([]int, 4)
-	require.Equal(t, 2, r.PopN(dst))
-	require.Equal(t, []int{1, 2}, dst[:2])
-}
-
 // A ring of pointers must not keep what was taken alive.
 func TestRingsForgetPointers(t *testing.T) {
 	spsc := NewSPSC(make([]*int, 4))
@@ -287,40 +254,6 @@ func mustEqual(t *testing.T, want, got uint64) {
 	if want != got {
 		t.Fatalf("want %d, got %d", want, got)
 	}
-}
-
-// Several producers: nothing lost, nothing twice, each producer's elements in its order.
-func TestMPSCManyGoroutines(t *testing.T) {
-	const producers = 4
-	r := NewMPSC(make([]MPSCSlot[[2]int], 16))
-	var wg sync.WaitGroup
-	for p := range producers {
-		wg.Go(func() {
-			for i := 0; i < ringRounds/producers; {
-				if r.Push([2]int{p, i}) {
-					i++
-				} else {
-					runtime.Gosched()
-				}
-			}
-		})
-	}
-	var next [producers]int
-	dst := make([][2]int, 5)
-	for got := 0; got < ringRounds; {
-		n := r.PopN(dst)
-		if n == 0 {
-			runtime.Gosched()
-		}
-		for _, v := range dst[:n] {
-			mustEqual(t, uint64(next[v[0]]), uint64(v[1]))
-			next[v[0]]++
-		}
-		got += n
-	}
-	wg.Wait()
-	_, ok := r.Pop()
-	require.False(t, ok)
 }
 
 func TestRingsDoNotAllocate(t *testing.T) {

@@ -15,19 +15,6 @@ type flat struct {
 	C struct{ D, E float32 }
 }
 
-func TestViewReachesTheArena(t *testing.T) {
-	b := hugepages.Heap(1 << 12).Bytes()
-	v := View[flat](b, 10)
-	require.Len(t, v, 10)
-	require.Equal(t, 10, cap(v))
-	v[1].A = 0x0807060504030201
-	size := int(unsafe.Sizeof(flat{}))
-	require.EqualValues(t, 0x0807060504030201, *(*uint64)(unsafe.Pointer(&b[size])))
-	require.Empty(t, View[flat](b, 0))
-	require.Len(t, View[flat](b, len(b)/size), len(b)/size)
-	require.Len(t, View[MPSCSlot[flat]](b, 4), 4)
-}
-
 func TestViewRefuses(t *testing.T) {
 	b := hugepages.Heap(1 << 12).Bytes()
 	size := int(unsafe.Sizeof(flat{}))
