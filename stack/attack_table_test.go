@@ -1,7 +1,6 @@
 package stack
 
 import (
-	"encoding/binary"
 	"testing"
 
 	"github.com/rnicd/rnicd/internal/inet"
@@ -19,37 +18,8 @@ func obliging(m *member, s *tcp.Segment) {
 	}
 }
 
-func silent() *spring { return &spring{} }
-
 // few is a table that a small crowd fills.
 func few(cfg *Config) { cfg.ConnsMax = 64 }
-
-// Connections that do nothing fill the table: those in it do not notice, a further one is
-// refused and counted, and gets in when one goes.
-func TestTableFull(t *testing.T) {
-	quiet := undisturbed(t, few, siegeTicks)
-	s := newSiege(t, few)
-	c, springs := s.gather(63, silent)
-	c.behave = obliging
-	c.opened()
-	require.Equal(t, 64, s.b.counters().Conns)
-	w := s.dial(s.a, s.b, 7, 1000)
-	require.Greater(t, s.run(siegeTicks, c.act), quiet*95/100)
-	require.Len(t, s.accepted, 1, "there is no slot")
-	require.NotZero(t, s.b.counters().Own[DropConnMax])
-	require.Equal(t, 63, len(*springs))
-	c.all[0].say(tcp.RST, 0, 0, noOptions)
-	s.u.toSend, s.v.toSend = s.u.sent, s.v.sent
-	for i := 0; i < 500 && len(s.accepted) < 2; i++ {
-		c.pass(10 * ms)
-	}
-	require.Len(t, s.accepted, 2, "a slot was given back")
-	s.accepted[1].toSend = s.accepted[1].sent
-	c.pass(second)
-	require.Equal(t, uint64(1000), s.accepted[1].edge)
-	require.Zero(t, w.closed)
-	s.end()
-}
 
 // One address takes no more than its share of the table; another gets in beside it, and so does it
 // when it has let go, whichever way that was.
@@ -84,17 +54,6 @@ func TestPeerMax(t *testing.T) {
 	_, err := New(Config{Queue: newLab(t, nil).a.nic, Pool: newLab(t, nil).a.pool, MAC: inet.MAC{2},
 		PeerMax: -1})
 	require.Error(t, err)
-}
-
-// A connection in TIME-WAIT is none of its peer's any more: it gives way to others, too.
-func TestPeerMaxLeavesTimeWaitOut(t *testing.T) {
-	l, u, v := newLab(t, func(i int, cfg *Config) { cfg.PeerMax = 1 }).opened()
-	l.finish(v, u)
-	require.Equal(t, 1, l.b.counters().TimeWait)
-	w := l.dial(l.a, l.b, 7)
-	l.turns()
-	require.True(t, w.opened)
-	require.Zero(t, l.b.counters().Own[DropPeerMax])
 }
 
 // Handshakes that both complete in the same moment share what is left: SYNs are let in one by one,
@@ -142,43 +101,6 @@ func TestTimeWaitExhaustion(t *testing.T) {
 	s.end()
 }
 
-// Peers that never end their half, or never acknowledge the FIN, lose their slots: an orphan in
-// FIN-WAIT-2 after FinWait2Ns, a FIN that nobody acknowledges after the user timeout, be the window
-// open or shut.
-func TestPeersThatNeverClose(t *testing.T) {
-	for name, behave := range map[string]func(m *member, s *tcp.Segment){
-		"FIN-WAIT-2":             obliging,
-		"FIN never acknowledged": func(m *member, s *tcp.Segment) { m.ack(m.first, 65535) },
-		"octets never acknowledged, window shut": func(m *member, s *tcp.Segment) {
-			m.ack(m.first, 0)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newSiege(t, few)
-			c, springs := s.gather(63, func() *spring {
-				u := &spring{fin: true, orphan: true}
-				if name[0] == 'o' {
-					u.n = 100
-				}
-				return u
-			})
-			c.behave = behave
-			c.opened()
-			require.Equal(t, 64, s.b.counters().Conns)
-			s.u.toSend, s.v.toSend = s.u.sent, s.v.sent
-			for range 115 {
-				c.pass(second)
-			}
-			require.Equal(t, 1, s.b.counters().Conns)
-			require.Equal(t, 63, len(*springs))
-			for _, u := range *springs {
-				require.ErrorIs(t, u.err, ErrTimeout)
-			}
-			s.end()
-		})
-	}
-}
-
 // A connection whose challenge ACKs are used up tells nothing of another's: each has its own limit
 // (RFC 5961 section 7; a limit for all is what CVE-2016-5696 read other people's sequence numbers
 // from).
@@ -207,39 +129,6 @@ func TestChallengesOfOthers(t *testing.T) {
 		require.Equal(t, i < 10, challenge(s.u, s.v) == 1)
 	}
 	s.end()
-}
-
-// Packet Too Big of every size, about what is in flight and what is not: a flow does not slow down
-// for it.
-//
-// req: 5927-7.2-1, 5927-4.1-1
-func TestTooBigFlood6(t *testing.T) {
-	l, u, v := newLab(t, func(i int, cfg *Config) {
-		sixes(i, cfg)
-		cfg.TCP.ReceiveWindow = 32 << 10
-	}).opened6()
-	u.send(100_000)
-	l.until("it flows", func() bool { return v.edge == 100_000 })
-	mtus := []uint32{0, 68, 576, 1279, 1280, 1281, 1400, 1499, 1500, 65535, 1 << 31}
-	u.send(1_000_000)
-	for i := range 1000 {
-		for j, back := range []uint32{0, 1 << 20} {
-			tr := tcp.Transmit{ID: *u.conn.tcp.ID(), Flags: tcp.ACK, Handle: tcp.NoHandle,
-				Seq: u.conn.tcp.ISS() + 1 + tcp.Seq(u.acked) - tcp.Seq(back)}
-			quote := segmentFrame(l.a.mac, l.b.mac, addr6(0), addr6(1), tr, make([]byte, 1000))
-			m := append(make([]byte, inet.ICMPLen), quote[inet.EthernetLen:]...)
-			m[0] = inet.ICMP6TooBig
-			binary.BigEndian.PutUint32(m[4:], mtus[(i+j)%len(mtus)])
-			l.b.nic.inject(icmp6(mallory, l.a.mac, addr6(9), addr6(0), 64, m))
-		}
-		l.a.Turn()
-		l.b.Turn()
-		l.now += 50_000
-	}
-	require.Equal(t, uint64(1_100_000), v.edge)
-	require.Zero(t, l.a.counters().PathMTU)
-	require.Equal(t, uint64(2000), l.a.counters().ICMPIgnored)
-	require.Equal(t, 1428, u.conn.EMSS())
 }
 
 // A peer may shrink the path of its own connection as often as there are sizes. That costs a step

@@ -48,19 +48,6 @@ func (l *lab) loseLastACK() {
 	}
 }
 
-// The callback comes with the last ACK of the handshake, not with the SYN.
-func TestAcceptWaitsForTheHandshake(t *testing.T) {
-	l := newLab(t, nil)
-	l.listen(l.b, 7, 4)
-	l.loseLastACK()
-	l.another()
-	l.turns()
-	require.Empty(t, l.accepted)
-	require.Equal(t, 1, l.b.ports.listeners[7].halfOpen)
-	l.until("b is open", func() bool { return len(l.accepted) == 1 })
-	require.Zero(t, l.b.ports.listeners[7].halfOpen)
-}
-
 // req: 9293-MUST-42
 func TestBacklogBoundsHalfOpenConnections(t *testing.T) {
 	l := newLab(t, nil)

@@ -89,24 +89,3 @@ func TestLookupHashIsKeyed(t *testing.T) {
 	}
 	require.Less(t, same, 3)
 }
-
-func BenchmarkLookup(b *testing.B) {
-	const connsMax = 1024
-	conns := named(connsMax)
-	s := newSecret([16]byte{9})
-	table := newLookup(connsMax, &s, conns)
-	ids := make([]tcp.ID, connsMax)
-	for i := range conns {
-		ids[i] = tcp.ID{Local: inet.AddrFrom4([4]byte{10, 0, 0, 1}),
-			Remote: inet.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), RemotePort: uint16(i),
-			LocalPort: 4420}
-		table.insert(connIndex(i), &ids[i])
-		name(&conns[i], ids[i])
-	}
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		if table.find(&ids[i%connsMax]) == noConn {
-			b.Fatal("lost")
-		}
-	}
-}

@@ -10,33 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Of a Group one member speaks, and all hear: an address is another's for all of them, or ours.
-func TestGroupClaimsOnce(t *testing.T) {
-	for _, claim := range []bool{false, true} {
-		l := groupLabTuned(t, 3, func(cfg *Config) { cfg.NoDAD, cfg.NoAnnounce = false, false })
-		all := l.listenTo(l.hosts[1:]...)
-		l.until("asked", func() bool { return all["10.0.0.2"] == " probe" })
-		if claim {
-			l.a.nic.inject(arpFrame(inet.AnnounceARP(rivalMAC, theirs)))
-		}
-		l.pass(20 * second)
-		want, state := " probe probe probe announce announce", AddrUsable
-		if claim {
-			want, state = " probe", AddrDuplicate
-		}
-		require.Equal(t, map[string]string{"10.0.0.2": want}, all)
-		for _, h := range l.hosts[1:] {
-			require.Equal(t, state, h.status("10.0.0.2").State)
-		}
-		for range 5 { // which each come to any of them
-			l.a.nic.inject(arpFrame(inet.AnnounceARP(rivalMAC, theirs)))
-			l.pass(second)
-		}
-		require.Equal(t, want+map[bool]string{false: " announce"}[claim], all["10.0.0.2"])
-		l.stop()
-	}
-}
-
 // Whichever member of a Group hears a claim on an address in use, the one that speaks answers it,
 // for both families.
 func TestGroupDefends(t *testing.T) {

@@ -117,41 +117,45 @@ func (h *holder) Held() (int, int64) { return h.bufs, h.since }
 // An Upper that refuses octets for want of Bufs has connections ended whose peer is late with what
 // their Uppers' Bufs wait for: the one that keeps most, not while it alone is refused, and not
 // where records of sent segments, of which they hold none, are all that is wanted. Late is later
-// where the refused octets are beyond a gap.
+// where the refused octets are beyond a gap: by the user timeout, but never sooner than StallNs.
 func TestUpperWantsBufs(t *testing.T) {
+	beyondAGap := func(_ *lab, few, _ *holder) { few.conn.WantBufs() }
 	for name, x := range map[string]struct {
-		want  func(l *lab, few, most *holder)
-		late  int64
-		ended bool
+		want        func(l *lab, few, most *holder)
+		late        int64
+		ended       bool
+		userTimeout int64 // 0: 100 s
 	}{
-		"another is refused": {func(l *lab, few, _ *holder) {
+		"another is refused": {func(_ *lab, few, _ *holder) {
 			few.conn.NeedBufs()
-		}, stallDefaultNs, true},
-		"both are": {func(l *lab, few, most *holder) {
+		}, stallDefaultNs, true, 0},
+		"both are": {func(_ *lab, few, most *holder) {
 			most.conn.NeedBufs()
 			few.conn.NeedBufs()
-		}, stallDefaultNs, true},
-		"it alone is refused": {func(l *lab, _, most *holder) {
+		}, stallDefaultNs, true, 0},
+		"it alone is refused": {func(_ *lab, _, most *holder) {
 			most.conn.NeedBufs()
-		}, stallDefaultNs, false},
-		"none is refused": {func(*lab, *holder, *holder) {}, stallDefaultNs, false},
+		}, stallDefaultNs, false, 0},
+		"none is refused": {func(*lab, *holder, *holder) {}, stallDefaultNs, false, 0},
 		"records are wanted": {func(l *lab, _, _ *holder) {
 			l.a.pressure.needRecords()
-		}, stallDefaultNs, false},
-		"its peer has time": {func(l *lab, few, _ *holder) {
+		}, stallDefaultNs, false, 0},
+		"its peer has time": {func(_ *lab, few, _ *holder) {
 			few.conn.NeedBufs()
-		}, stallDefaultNs - 1, false},
-		"beyond a gap": {func(l *lab, few, _ *holder) { few.conn.WantBufs() }, 100 * second, true},
-		"beyond a gap, sooner": {func(l *lab, few, _ *holder) {
-			few.conn.WantBufs()
-		}, 100*second - 1, false},
-		"beyond gaps, and next": {func(l *lab, few, most *holder) {
+		}, stallDefaultNs - 1, false, 0},
+		"beyond a gap":                       {beyondAGap, 100 * second, true, 0},
+		"beyond a gap, sooner":               {beyondAGap, 100*second - 1, false, 0},
+		"a short user timeout, not by it":    {beyondAGap, 2 * second, false, second},
+		"a short user timeout, but StallNs":  {beyondAGap, stallDefaultNs, true, second},
+		"a long user timeout, late by 100 s": {beyondAGap, 100 * second, false, 200 * second},
+		"the longest that there is":          {beyondAGap, 200 * second, false, math.MaxInt64},
+		"beyond gaps, and next": {func(_ *lab, few, most *holder) {
 			most.conn.WantBufs()
 			few.conn.NeedBufs()
-		}, stallDefaultNs, true},
+		}, stallDefaultNs, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, u, _ := newLab(t, nil).opened()
+			l, u, _ := newLab(t, func(_ int, cfg *Config) { cfg.TCP.UserTimeoutNs = x.userTimeout }).opened()
 			w := l.another()
 			l.pass(200 * second)
 			few := &holder{peer: w, bufs: 2, since: 0}
@@ -203,44 +207,8 @@ func TestDemandStandsUntilAllWereLookedAt(t *testing.T) {
 	}
 }
 
-// While connections demand only what would help them, and nothing that they need, one that is
-// late by no more than StallNs is not ended; nor is it ended sooner where the user timeout is
-// shorter.
-func TestWantsAreNoNeeds(t *testing.T) {
-	for name, x := range map[string]struct {
-		userTimeout int64
-		late        int64
-		ended       bool
-	}{
-		"late by StallNs":                     {0, stallDefaultNs, false},
-		"a short user timeout, not by it":     {second, 2 * second, false},
-		"a short user timeout, but StallNs":   {second, stallDefaultNs, true},
-		"a long user timeout, late by 100 s":  {200 * second, 100 * second, false},
-		"the longest there is, late by 200 s": {math.MaxInt64, 200 * second, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := newLab(t, func(_ int, cfg *Config) { cfg.TCP.UserTimeoutNs = x.userTimeout })
-			peers := [2]*peer{}
-			peers[0], _ = l.open()
-			peers[1] = l.dial(l.a, l.b, 7)
-			l.until("second", func() bool { return peers[1].opened })
-			l.pass(200 * second)
-			for i, u := range peers {
-				u.conn.SetUpper(&holder{peer: u, bufs: 3, since: l.now - x.late})
-				peers[1-i].conn.WantBufs()
-				l.a.Turn()
-				require.Equal(t, x.ended, u.closed > 0)
-				if x.ended {
-					break
-				}
-				l.pass(second / 100)
-				u.conn.SetUpper(u)
-			}
-		})
-	}
-}
-
-// Nor one whose peer has not acknowledged what was in flight for StallNs.
+// Where octets beyond a gap are all that is refused, a connection is not ended whose peer has not
+// acknowledged what was in flight for StallNs.
 func TestWantsLeaveUnackedAlone(t *testing.T) {
 	l, u, _ := newLab(t, nil).opened()
 	w := l.another()

@@ -96,23 +96,6 @@ func TestRefusedAmongJoined(t *testing.T) {
 	}
 }
 
-// An Upper that aborts in the middle is offered nothing more, and every Buf comes back.
-func TestAbortAmongJoined(t *testing.T) {
-	l, u, v := offloaded(t, nil).opened()
-	n := 0
-	v.onArrive = func() {
-		if n++; n == 3 {
-			v.conn.Abort()
-		}
-	}
-	u.send(8 * 1448)
-	l.a.Turn()
-	l.b.Turn()
-	require.Equal(t, 3, n)
-	l.until("reset", func() bool { return u.closed == 1 && v.closed == 1 })
-	require.ErrorIs(t, v.err, ErrAborted)
-}
-
 // Segments that are taken as one may acknowledge our FIN: the Upper is told.
 func TestJoinedAcknowledgeAFIN(t *testing.T) {
 	l, u, v := offloaded(t, nil).opened()
@@ -182,31 +165,6 @@ func TestFollowsLooksAtEveryBit(t *testing.T) {
 			}
 		}
 	}
-}
-
-// Frames whose checksums the device says nothing of are looked at one by one.
-func TestUnverifiedIsNotJoined(t *testing.T) {
-	l, u, v := newLab(t, nil).opened()
-	u.send(8 * 1448)
-	l.a.Turn()
-	l.b.Turn()
-	require.EqualValues(t, 8*1448, v.edge)
-	require.Zero(t, l.b.counters().Coalesced)
-}
-
-// The receive path allocates nothing, coalesced or not.
-func TestJoinAllocatesNothing(t *testing.T) {
-	l := offloaded(t, func(i int, cfg *Config) { cfg.TCP.ReceiveWindow = 8 << 20 })
-	u, v := l.open()
-	u.conn.SetUpper(&mover{sending: true})
-	v.conn.SetUpper(&mover{})
-	turn := func() { l.now += ms; l.a.Turn(); l.b.Turn() }
-	for range 200 {
-		turn()
-	}
-	before := l.b.counters().Coalesced
-	require.Zero(t, testing.AllocsPerRun(100, turn))
-	require.Greater(t, l.b.counters().Coalesced, before+1000)
 }
 
 // A segment that differs from the one before in its sequence number and flags alone gets a copy of

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/rnicd/rnicd/internal/iphost"
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/tcp"
 	"github.com/stretchr/testify/require"
 )
@@ -90,26 +89,4 @@ func TestTupleOfASegment(t *testing.T) {
 			l.stop()
 		}
 	}
-}
-
-// BenchmarkPreview is what looking beforehand costs when everything is in the cache.
-func BenchmarkPreview(b *testing.B) {
-	l := newLab(b, func(i int, cfg *Config) { cfg.ConnsMax = 1024 })
-	l.listen(l.b, 7, 1024)
-	for range prefetchMin {
-		l.dial(l.a, l.b, 7)
-		l.turns()
-	}
-	burst := make([]mem.Buf, 32)
-	for i := range burst {
-		burst[i] = l.b.pool.Alloc()
-		f := between(l.a, l.b, stranger(0, 2000), nil)
-		l.b.pool.Desc(burst[i]).Len = uint32(len(f))
-		copy(l.b.pool.Data(burst[i]), f)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		l.b.rx.prefetchBurst(burst)
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(burst)), "ns/frame")
 }

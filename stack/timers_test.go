@@ -88,12 +88,6 @@ func TestTimersFirstLeadsThere(t *testing.T) {
 	}
 }
 
-func TestTimersNever(t *testing.T) {
-	h := newTimers(1, 0)
-	h.arm(0, math.MaxInt64)
-	require.Equal(t, int64(math.MaxInt64), h.first())
-}
-
 // To arm one of 100,000 timers, with deadlines as retransmission and delayed ACKs have them, and to
 // serve those due.
 func BenchmarkTimers(b *testing.B) {
