@@ -11,9 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/internal/fault"
 	"github.com/rnicd/rnicd/stack"
-	"github.com/rnicd/rnicd/tcp"
 )
 
 // wantOp checks that err is what package net would give.
@@ -83,15 +81,6 @@ func TestHalfClose(t *testing.T) {
 	require.Equal(t, io.EOF, readOne(a), "again")
 }
 
-// req: 9293-3.6-1
-func TestCloseSendsWhatWasWritten(t *testing.T) {
-	_, a, b := newPair(t, labConfig{faults: &fault.Spec{Seed: 5, Tx: fault.Faults{Drop: 0.02}}})
-	want := random(1, 200<<10)
-	must(a.Write(want))(t)
-	require.NoError(t, a.Close())
-	receive(t, b, want, 1)
-}
-
 // req: 9293-MUST-12, 9293-SHLD-3
 func TestCloseWithUnreadOctetsResets(t *testing.T) {
 	l, a, b := newPair(t, labConfig{})
@@ -127,17 +116,6 @@ func TestLingerZeroResetsBothWays(t *testing.T) {
 		require.Equal(t, "before the reset", got)
 		wantOp(t, err, "read", syscall.ECONNRESET)
 	}
-}
-
-func TestLingerWaitsForAcknowledgment(t *testing.T) {
-	_, a, b := newPair(t, labConfig{
-		faults: &fault.Spec{Tx: fault.Faults{Delay: int64(5 * time.Millisecond)}}})
-	must(a.Write([]byte("all of it")))(t)
-	require.NoError(t, a.SetLinger(20))
-	start := time.Now()
-	require.NoError(t, a.Close())
-	require.Less(t, time.Since(start), 15*time.Second)
-	require.Positive(t, b.u.rx.tail.Load(), "it has arrived, or it could not be acknowledged")
 }
 
 func TestLingerGivesUp(t *testing.T) {
@@ -238,20 +216,6 @@ func TestStoppedPollerEndsBlockedCalls(t *testing.T) {
 	require.NoError(t, ln.Close())
 }
 
-func TestVanishedPeerTimesOut(t *testing.T) {
-	l, a, _ := newPair(t, labConfig{
-		faults: &fault.Spec{}, tcp: tcp.Config{UserTimeoutNs: int64(200 * time.Millisecond)}})
-	l.do(l.hosts[0], func() {
-		require.NoError(t, l.hosts[0].faulty.Set(fault.Faults{Drop: 1}, fault.Faults{Drop: 1}))
-	})
-	must(a.Write([]byte("hello?")))(t)
-	err := readOne(a)
-	wantOp(t, err, "read", syscall.ETIMEDOUT)
-	var ne net.Error
-	require.ErrorAs(t, err, &ne)
-	require.True(t, ne.Timeout())
-}
-
 func TestDeadlines(t *testing.T) {
 	l, a, b := newPair(t, labConfig{})
 	for range 50 { // changed while blocked: earlier, later, away; and always in time
@@ -279,43 +243,6 @@ func TestDeadlines(t *testing.T) {
 	wantOp(t, l.result(done), "write", os.ErrDeadlineExceeded)
 }
 
-// req: 9293-SHLD-7, 9293-MUST-17
-func TestNagle(t *testing.T) {
-	l, a, b := newPair(t, labConfig{
-		faults: &fault.Spec{Tx: fault.Faults{Delay: int64(3 * time.Millisecond)}},
-		// a timeout would close the congestion window
-		tcp: tcp.Config{RTOMinNs: int64(5 * time.Second)},
-	}, Options{Nagle: true}, Options{})
-	const n = 200
-	count := func() (st tcp.Stats, left uint64) {
-		l.do(l.hosts[0], func() { st, left = a.u.conn.Stats(), a.u.conn.SentOffset() })
-		return st, left
-	}
-	write := func(wrote func(edge uint64)) (sent, probes, acks uint64) {
-		before, edge := count()
-		for i := range uint64(n) {
-			must(a.Write([]byte("x")))(t)
-			wrote(edge + i + 1)
-		}
-		must(io.ReadFull(b, make([]byte, n)))(t)
-		after, _ := count()
-		return after.SegsOut - before.SegsOut, after.LossProbes - before.LossProbes,
-			after.SegsIn - before.SegsIn
-	}
-	sent, probes, acks := write(func(uint64) { count() }) // a Turn for some of them
-	// A loss probe, with new octets perhaps, waits for no ACK: it is sent because one is late.
-	require.LessOrEqual(t, sent-probes, acks+1,
-		"a small segment leaves when all before it are acknowledged")
-	require.NoError(t, a.SetNoDelay(true))
-	sent, probes, acks = write(func(edge uint64) { // several written in one Turn would leave together
-		for _, left := count(); left < edge; _, left = count() {
-			require.NoError(t, l.ctx.Err())
-		}
-	})
-	require.GreaterOrEqual(t, sent, uint64(n), "each leaves")
-	require.Greater(t, sent-probes, acks+n/8, "and waits for no ACK")
-}
-
 func TestKeepAliveOptions(t *testing.T) {
 	_, a, _ := newPair(t, labConfig{},
 		Options{KeepAlive: net.KeepAliveConfig{Enable: true, Idle: time.Second}})
@@ -333,18 +260,4 @@ func TestKeepAliveOptions(t *testing.T) {
 		"as they were")
 	require.Equal(t, &keepAlive{int64(time.Second), int64(keepIntervalDefault), 5},
 		a.u.settings.keepAlive.Load())
-}
-
-// A peer that has gone away without a word is found out by keep-alives, and a Read that waits for
-// it returns.
-//
-// req: 9293-MUST-24, 9293-MUST-27
-func TestKeepAliveFindsADeadPeer(t *testing.T) {
-	l, a, _ := newPair(t, labConfig{},
-		Options{KeepAlive: net.KeepAliveConfig{Enable: true, Idle: 20 * time.Millisecond,
-			Interval: 10 * time.Millisecond, Count: 3}}, Options{})
-	wake := make(chan struct{})
-	defer close(wake)
-	require.NoError(t, l.hosts[1].Submit(func() { <-wake })) // deaf and mute
-	wantOp(t, errOf(a.Read(make([]byte, 1))), "read", syscall.ETIMEDOUT)
 }

@@ -200,3 +200,29 @@ func TestCorkHoldsNothingOfBefore(t *testing.T) {
 	v.pass(0)
 	require.Equal(t, []int{10}, v.sizes(0))
 }
+
+// A small segment waits until all before it are acknowledged, unless SetNoDelay says otherwise.
+//
+// req: 9293-SHLD-7, 9293-MUST-17
+func TestNagle(t *testing.T) {
+	v, a, b := newVirtualPair(t, 0, nil, Options{Nagle: true})
+	mute := true
+	v.hosts[1].nic.lose = func(sentFrame) bool { return mute }
+	v.sizes(0)
+	for range 3 {
+		v.write(a, "x")
+		v.pass(0)
+	}
+	require.Equal(t, []int{1}, v.sizes(0))
+	mute = false
+	v.until("the others go with the ACK", func() bool { return b.Unread() == 3 })
+	mute = true
+	require.NoError(t, a.SetNoDelay(true))
+	v.sizes(0)
+	for range 3 {
+		v.write(a, "x")
+		v.pass(0)
+	}
+	require.Equal(t, []int{1, 1, 1}, v.sizes(0))
+	mute = false
+}

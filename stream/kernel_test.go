@@ -53,41 +53,6 @@ func newKernelLab(t *testing.T) *stack.Poller {
 	return p
 }
 
-const kernelOctets = 8 << 20
-
-func TestKernelDialsUs(t *testing.T) {
-	p := newKernelLab(t)
-	ln := must(Listen([]*stack.Poller{p}, 80, Options{}))(t)
-	k, err := net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(netip.AddrPortFrom(ourAddr.Addr(), 80)))
-	require.NoError(t, err)
-	defer k.Close()
-	s := must(ln.Accept())(t)
-	require.Equal(t, k.LocalAddr().String(), s.RemoteAddr().String())
-	for _, c := range []net.Conn{k, s} {
-		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
-	}
-	exchange(t, k, s, kernelOctets)
-	require.NoError(t, s.Close())
-	require.NoError(t, ln.Close())
-}
-
-func TestWeDialTheKernel(t *testing.T) {
-	p := newKernelLab(t)
-	ln := must(net.ListenTCP("tcp4", &net.TCPAddr{IP: kernelAddr.Addr().AsSlice()}))(t)
-	defer ln.Close()
-	d := &Dialer{Pollers: []*stack.Poller{p}, Timeout: patience}
-	c := must(d.Dial("tcp", ln.Addr().String()))(t)
-	k := must(ln.Accept())(t)
-	defer k.Close()
-	for _, x := range []net.Conn{k, c} {
-		require.NoError(t, x.SetDeadline(time.Now().Add(patience)))
-	}
-	exchange(t, k, c, kernelOctets)
-	require.NoError(t, c.Close())
-	_, err := d.Dial("tcp", netip.AddrPortFrom(kernelAddr.Addr(), 9).String())
-	require.ErrorIs(t, err, syscall.ECONNREFUSED)
-}
-
 // req: 9293-MUST-12, 9293-SHLD-3
 func TestResetsBetweenUsAndTheKernel(t *testing.T) {
 	p := newKernelLab(t)

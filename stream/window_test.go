@@ -86,12 +86,6 @@ func TestPeerOfSingleOctetsOutOfOrder(t *testing.T) {
 	require.Less(t, l.kept(l.hosts[1]), 100)
 }
 
-func TestMixedSmallSegmentsAgainstAReader(t *testing.T) {
-	l := newLab(t, labConfig{})
-	const n = 100_000
-	requireCounting(t, l.dripInto(7, n, Options{}), n)
-}
-
 func requireCounting(t *testing.T, c net.Conn, n int) {
 	t.Helper()
 	b := must(io.ReadAll(c))(t)
@@ -132,19 +126,6 @@ func TestWindowGrowsWithTheReader(t *testing.T) {
 	require.Greater(t, b.u.windowSize.Load(), 4*first, "the reader was fast")
 	require.LessOrEqual(t, b.u.windowSize.Load(), int64(800_000))
 	require.Positive(t, CountersOf(l.hosts[1].Poller).WindowGrown)
-}
-
-// A reader that takes little in a round trip keeps a small window, however much it takes in all.
-func TestWindowStaysSmallForASlowReader(t *testing.T) {
-	_, a, b := newPair(t, labConfig{
-		faults: &fault.Spec{Tx: fault.Faults{Delay: int64(time.Millisecond)}}})
-	const piece, n = 1000, 300
-	buf := make([]byte, piece)
-	for range n {
-		must(a.Write(buf))(t)
-		must(io.ReadFull(b, buf))(t)
-	}
-	require.LessOrEqual(t, b.u.windowSize.Load(), int64(65535))
 }
 
 // The ACK of the handshake is lost, and what comes in its place comes late: the round trip that the
