@@ -62,55 +62,6 @@ func TestLargeFrameThatIsNoneIsCounted(t *testing.T) {
 	wantSegments(t, q, pool, bufs, s.segments(1000))
 }
 
-// A pool that runs dry in the middle of a large frame holds it up and loses nothing of it.
-func TestEmptyPoolHoldsSegments(t *testing.T) {
-	ours, kernel := pipe(t)
-	q, pool := newQueue(t, ours, 4, 1500)
-	s := spec{flags: flagACK | flagPSH, payload: someOctets[:60000]}
-	s.give(t, kernel, 1400)
-	want := s.segments(1400)
-	bufs := make([]mem.Buf, 64)
-	require.Equal(t, 4, q.Rx(bufs))
-	for range 3 {
-		require.Zero(t, q.Rx(bufs[4:]))
-	}
-	require.EqualValues(t, 4, q.Counters().RxNoBuf)
-	for i, b := range bufs[:4] {
-		part, _, _ := want[i].build()
-		require.Equal(t, part, pool.Data(b))
-	}
-	pool.FreeN(bufs[:4])
-	wantSegments(t, q, pool, bufs, want[4:])
-	require.Zero(t, q.Rx(bufs))
-	require.EqualValues(t, len(want), q.Counters().RxFrames)
-}
-
-// What an earlier burst had no room for comes first in the next, before what came later, and a
-// burst that is not full leaves no frames: a Poller that goes on while they are full never
-// sleeps over frames.
-func TestHeldSegmentsComeFirst(t *testing.T) {
-	ours, kernel := pipe(t)
-	q, pool := newQueue(t, ours, 256, 1500)
-	s := spec{flags: flagACK, payload: someOctets[:10000]}
-	later := spec{flags: flagACK, seq: 10000, payload: someOctets[:100]}
-	for _, x := range []struct {
-		spec
-		size int
-	}{{s, 1000}, {later, 0}} {
-		x.give(t, kernel, x.size)
-	}
-	want := append(s.segments(1000), later)
-	bufs := make([]mem.Buf, 4)
-	for _, n := range []int{4, 4, 3, 0} {
-		require.Equal(t, n, q.Rx(bufs))
-		for _, b := range bufs[:n] {
-			frame, _, _ := want[0].build()
-			require.Equal(t, frame, pool.Data(b))
-			want = want[1:]
-		}
-	}
-}
-
 // Bufs are taken in advance while large frames come, and given back when none did for a while.
 func TestIdleQueueKeepsNoBufs(t *testing.T) {
 	ours, kernel := pipe(t)

@@ -1,7 +1,6 @@
 package tap
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"net"
@@ -89,80 +88,7 @@ func poll(t testing.TB, pool *mem.Pool, q *queue, handle func(frame []byte) bool
 
 var (
 	kernelIP = netip.MustParsePrefix("10.77.0.1/24")
-	ourIP    = [4]byte{10, 77, 0, 2}
 )
-
-// answer turns an ARP request for us, or an ICMP echo request to us, into its reply in place.
-func answer(frame []byte, mac [6]byte) bool {
-	switch {
-	case len(frame) >= 42 && frame[12] == 8 && frame[13] == 6 && frame[21] == 1 &&
-		[4]byte(frame[38:42]) == ourIP:
-		frame[21] = 2
-		copy(frame[32:42], frame[22:32])
-		copy(frame[22:], mac[:])
-		copy(frame[28:], ourIP[:])
-		copy(frame[0:], frame[32:38])
-	case len(frame) >= 42 && frame[12] == 8 && frame[13] == 0 && frame[23] == 1 && frame[34] == 8 &&
-		[4]byte(frame[30:34]) == ourIP:
-		copy(frame[30:34], frame[26:30])
-		copy(frame[26:30], ourIP[:])
-		frame[34] = 0
-		// Type went from 8 to 0: the sum lost 0x0800 (RFC 1624).
-		sum := uint32(binary.BigEndian.Uint16(frame[36:])) + 0x0800
-		binary.BigEndian.PutUint16(frame[36:], uint16(sum>>16+sum&0xffff))
-		copy(frame[0:], frame[6:12])
-	default:
-		return false
-	}
-	copy(frame[6:], mac[:])
-	return true
-}
-
-func echoRequest(seq uint16, payload int) []byte {
-	b := make([]byte, 8+payload)
-	b[0] = 8
-	binary.BigEndian.PutUint16(b[4:], 0x1234)
-	binary.BigEndian.PutUint16(b[6:], seq)
-	for i := range payload {
-		b[8+i] = byte(i)
-	}
-	binary.BigEndian.PutUint16(b[2:], 0)
-	pmd.CompleteChecksum(b, 0, 2)
-	return b
-}
-
-// The kernel pings us: ARP and ICMP go out of Rx and their answers in through Tx.
-func TestKernelPingsUs(t *testing.T) {
-	enterNetns(t)
-	p, pool, q := open(t, Config{Name: "rping", Addr: kernelIP})
-	sock, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC,
-		unix.IPPROTO_ICMP)
-	require.NoError(t, err)
-	defer unix.Close(sock)
-	for seq, payload := range []int{0, 56, 1472} {
-		request := echoRequest(uint16(seq), payload)
-		require.NoError(t, unix.Sendto(sock, request, 0, &unix.SockaddrInet4{Addr: ourIP}))
-		request[0] = 0
-		in := make([]byte, 2048)
-		poll(t, pool, q, func(frame []byte) bool {
-			if answer(frame, p.MAC()) {
-				require.Equal(t, 1, send(t, pool, q, frame))
-			}
-			n, _, err := unix.Recvfrom(sock, in, 0)
-			if err != nil || n < 28 || in[20] != 0 {
-				return false
-			}
-			require.Equal(t, payload+28, n)
-			require.True(t, bytes.Equal(request[4:], in[24:n]), "echoed octets differ")
-			return true
-		})
-	}
-	c := q.Counters()
-	require.GreaterOrEqual(t, c.RxFrames, uint64(4), "one ARP request, three echo requests")
-	require.EqualValues(t, 4, c.TxFrames)
-	require.Zero(t, c.RxErrors+c.TxErrors+c.TxFull+c.RxTooLong)
-	require.Equal(t, pool.Size(), pool.Available())
-}
 
 func TestDeviceIsSetUpAndGone(t *testing.T) {
 	enterNetns(t)
