@@ -133,16 +133,6 @@ func upTo(from, to int) (s []int) {
 	return s
 }
 
-func TestNoFaults(t *testing.T) {
-	eachWay(t, func(t *testing.T, r *rig, in func(int), out func() []int, set func(Faults),
-		counters func() Counters) {
-		in(100)
-		require.Equal(t, upTo(0, 100), out())
-		require.Equal(t, Counters{Frames: 100}, counters())
-		require.EqualValues(t, math.MaxInt64, r.q.Deadline())
-	})
-}
-
 func TestDrop(t *testing.T) {
 	eachWay(t, func(t *testing.T, r *rig, in func(int), out func() []int, set func(Faults),
 		counters func() Counters) {
@@ -247,20 +237,6 @@ func TestJitterIsBoundedAndKeepsOrder(t *testing.T) {
 		}
 		require.Equal(t, upTo(0, 100), got)
 		require.Greater(t, len(times), 3)
-	})
-}
-
-func TestDelayedFramesAreReorderedAfterTheDelay(t *testing.T) {
-	eachWay(t, func(t *testing.T, r *rig, in func(int), out func() []int, set func(Faults),
-		counters func() Counters) {
-		set(Faults{Delay: 1000, Reorder: 1, ReorderBy: 1})
-		in(1)
-		require.Empty(t, out())
-		set(Faults{Delay: 1000, ReorderBy: 1})
-		in(2)
-		require.Empty(t, out())
-		r.now = 1000
-		require.Equal(t, []int{1, 0, 2}, out())
 	})
 }
 

@@ -361,24 +361,6 @@ func TestThrottledQueuesTakeTurns(t *testing.T) {
 	require.Equal(t, map[uint16]int{0: burst, 1: burst, 2: burst, 3: burst}, sent)
 }
 
-// Copies are bounded: beyond that a flood of groups reaches no program, and other programs go on.
-func TestMulticastIsBounded(t *testing.T) {
-	l := newLab(t, func(c *Config) { c.Multicast = 100 })
-	for range 200 {
-		l.sides["one"].send(arpFrame(allStations, announceOf(macOne)))
-	}
-	l.turn()
-	l.sides["two"].send(segment(macOne, macTwo, ipTwo, ipOne, 1, 2))
-	l.turn()
-	got := l.got()
-	require.Len(t, got["one"], 1)
-	require.InDelta(t, burst, len(got["two"])+len(got["left"])+len(got["right"]), 3)
-	require.Len(t, got["left"], len(got["two"]), "a frame is copied to all or to none")
-	require.Len(t, got["right"], len(got["two"]))
-	require.NotZero(t, l.drops("one")["multicast-rate"])
-	l.requireWhole()
-}
-
 // Each port has copies of its own, and those for the members of a station are not the ones for
 // all: a flood takes neither away from others, nor answers from a shared address.
 func TestMulticastOfEachPort(t *testing.T) {
@@ -458,44 +440,6 @@ func BenchmarkTurn(b *testing.B) {
 			require.GreaterOrEqual(b, got, b.N)
 			b.ReportMetric(float64(got)/b.Elapsed().Seconds(), "frames/s")
 		})
-	}
-}
-
-// Two programs that send to one that takes little each get half of it, whichever stands first.
-func TestSendersShareASlowReceiver(t *testing.T) {
-	for _, flooder := range []string{"one", "two"} {
-		l := newLab(t, func(c *Config) { c.Programs[2].Buffers = 64 })
-		taken := map[inet.MAC]int{}
-		left := l.sides["left"]
-		const turns, full = 200, 64 // by then what came before it was full is out of the ring
-		for i := range turns {
-			for name, of := range map[string]struct {
-				mac inet.MAC
-				ip  inet.Addr
-			}{"one": {macOne, ipOne}, "two": {macTwo, ipTwo}} {
-				n := 20
-				if name != flooder {
-					n = 4
-				}
-				for range n {
-					l.sides[name].send(segment(macShared, of.mac, of.ip, ipShared, 9, 1000))
-				}
-			}
-			l.turn()
-			var bufs [8]mem.Buf
-			for _, b := range bufs[:left.q.Rx(bufs[:])] {
-				e, _, _ := inet.ParseEthernet(left.pool.Data(b))
-				if i >= full {
-					taken[e.Src]++
-				}
-				left.pool.Free(b)
-			}
-		}
-		other := macOne
-		if flooder == "one" {
-			other = macTwo
-		}
-		require.InDelta(t, (turns-full)*8/2, taken[other], 8, "half, which is what it sends: %v", taken)
 	}
 }
 

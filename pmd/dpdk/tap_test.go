@@ -58,60 +58,6 @@ func isIPv4(proto byte) func([]byte, mem.Desc) bool {
 	}
 }
 
-// The kernel resolves our address and pings us: ARP and ICMP, both ways, through the tap.
-func TestTapAnswersKernelPing(t *testing.T) {
-	s := tapSide(t, "rnictap0", Config{})
-	command(t, "ip", "neigh", "del", "10.99.0.2", "dev", "rnictap0")
-	conn := must(net.ListenPacket("ip4:icmp", "10.99.0.1"))(t)
-	defer conn.Close()
-	for seq := range uint16(20) {
-		echo := []byte{8, 0, 0, 0, 0x12, 0x34, byte(seq >> 8), byte(seq), 'p', 'i', 'n', 'g'}
-		binary.BigEndian.PutUint16(echo[2:], ^onesSum(echo))
-		_, err := conn.WriteTo(echo, &net.IPAddr{IP: tapOurs})
-		require.NoError(t, err)
-		reply := make([]byte, 64)
-		got := eventually(func() bool {
-			answer(t, s)
-			require.NoError(t, conn.SetReadDeadline(time.Now().Add(time.Millisecond)))
-			n, _, err := conn.ReadFrom(reply)
-			return err == nil && n == len(echo) && reply[0] == 0
-		})
-		require.True(t, got, "no echo reply for %d; %+v", seq, s.queue.Stats())
-		require.Equal(t, echo[4:], reply[4:len(echo)])
-	}
-	s.settled(t)
-}
-
-// answer replies to ARP requests and pings among what was received, each in the Buf it came in.
-func answer(t *testing.T, s *side) {
-	bufs := make([]mem.Buf, 32)
-	for _, b := range bufs[:s.queue.Rx(bufs)] {
-		f := s.pool.Data(b)
-		switch {
-		case len(f) >= 42 && f[12] == 8 && f[13] == 6 && f[21] == 1 && net.IP(f[38:42]).Equal(tapOurs):
-			sender := append([]byte{}, f[22:32]...)
-			copy(f[32:42], sender)
-			copy(f[22:28], tapOurMAC)
-			copy(f[28:32], tapOurs)
-			f[21] = 2
-		case isIPv4(1)(f, mem.Desc{}) && f[34] == 8:
-			f[34] = 0
-			binary.BigEndian.PutUint16(f[36:], 0)
-			binary.BigEndian.PutUint16(f[36:], ^onesSum(f[34:]))
-			for i := range 4 {
-				f[26+i], f[30+i] = f[30+i], f[26+i]
-			}
-		default:
-			s.pool.Free(b)
-			continue
-		}
-		copy(f[0:6], f[6:12])
-		copy(f[6:12], tapOurMAC)
-		require.Equal(t, 1, s.queue.Tx([]mem.Buf{b}))
-		s.pool.Free(b)
-	}
-}
-
 // Setting the kernel's side up is told of.
 func TestTapWatchLink(t *testing.T) {
 	s := tapSide(t, "rnictaplink", Config{})

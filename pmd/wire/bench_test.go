@@ -3,8 +3,6 @@ package wire
 import (
 	"bytes"
 	"fmt"
-	"runtime"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,48 +51,5 @@ func BenchmarkOneCore(b *testing.B) {
 			require.True(b, bytes.Equal(h[0].pool.Data(out[0]), h[1].pool.Data(in[0])),
 				"the octets of a frame")
 		})
-	}
-}
-
-// Each end on its own goroutine. One op is one frame received.
-func BenchmarkTwoGoroutines(b *testing.B) {
-	for _, size := range []int{64, 1514, 9014} {
-		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			h, out := benchHosts(b, size)
-			in := make([]mem.Buf, benchBurst)
-			var stop atomic.Bool
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				for !stop.Load() {
-					if h[0].q.Tx(out) == 0 {
-						runtime.Gosched()
-					}
-				}
-			}()
-			b.ReportAllocs()
-			b.ResetTimer()
-			for got := 0; got < b.N; {
-				n := h[1].q.Rx(in)
-				if n == 0 {
-					runtime.Gosched()
-				}
-				h[1].pool.FreeN(in[:n])
-				got += n
-			}
-			report(b, size)
-			b.StopTimer()
-			stop.Store(true)
-			<-done
-		})
-	}
-}
-
-// What an idle poll of a port costs.
-func BenchmarkIdlePoll(b *testing.B) {
-	h := newHosts(b, Config{}, 16)
-	in := make([]mem.Buf, benchBurst)
-	for range b.N {
-		h[0].q.Rx(in)
 	}
 }
