@@ -38,8 +38,7 @@ type noise struct{ source *rand.ChaCha8 }
 
 func newNoise(b testing.TB) noise {
 	var seed [32]byte
-	_, err := crand.Read(seed[:])
-	require.NoError(b, err)
+	must(crand.Read(seed[:]))(b)
 	return noise{rand.NewChaCha8(seed)}
 }
 

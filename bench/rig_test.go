@@ -43,17 +43,14 @@ func rig(b *testing.B, mtu int, offload bool) (server, client *host) {
 
 func newLink(b testing.TB, cfg wire.Config) *wire.Link {
 	b.Helper()
-	memory, err := newArena(b, int64(cfg.MemoryBytes())+4096).Carve(cfg.MemoryBytes(), 4096)
-	require.NoError(b, err)
+	memory := must(newArena(b, int64(cfg.MemoryBytes())+4096).Carve(cfg.MemoryBytes(), 4096))(b)
 	cfg.Memory = memory
-	link, err := wire.New(cfg)
-	require.NoError(b, err)
+	link := must(wire.New(cfg))(b)
 	return link
 }
 
 func newArena(b testing.TB, n int64) *hugepages.Arena {
-	a, err := hugepages.New(hugepages.Config{Bytes: n, Node: hugepages.AnyNode})
-	require.NoError(b, err)
+	a := must(hugepages.New(hugepages.Config{Bytes: n, Node: hugepages.AnyNode}))(b)
 	if f := a.Fallback(); f != "" {
 		b.Log(f)
 	}
@@ -98,8 +95,7 @@ func hostIn(b testing.TB, arena *hugepages.Arena, port pmd.Port, addr string, mt
 	wrap func(pmd.Queue, *mem.Pool) pmd.Queue) *host {
 	b.Helper()
 	bufs := testhost.PoolConfig(4096, mtu)
-	pool, err := mem.NewPool(arena, bufs)
-	require.NoError(b, err)
+	pool := must(mem.NewPool(arena, bufs))(b)
 	return hostOn(b, port, addr, pool, hostConfig{mtu: mtu, wrap: wrap})
 }
 
@@ -177,8 +173,7 @@ func join(b testing.TB, server *host, s *end, dial func(context.Context) error) 
 	b.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	l, err := server.dev.Listen(ctx, ":7174", rnic.ListenOptions{})
-	require.NoError(b, err)
+	l := must(server.dev.Listen(ctx, ":7174", rnic.ListenOptions{}))(b)
 	b.Cleanup(func() { l.Close() })
 	accepted := make(chan error, 1)
 	go func() {
@@ -206,5 +201,13 @@ func (e *end) reap(ctx context.Context, b *testing.B, n int) {
 		if n -= got; got == 0 {
 			require.NoError(b, e.cq.Wait(ctx))
 		}
+	}
+}
+
+// must is v, if there was no error.
+func must[V any](v V, err error) func(require.TestingT) V {
+	return func(t require.TestingT) V {
+		require.NoError(t, err)
+		return v
 	}
 }

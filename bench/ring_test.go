@@ -26,8 +26,7 @@ func ringHost(b *testing.B, vdev, addr string, last byte) *host {
 	b.Helper()
 	const mtu = 1500
 	arena := newArena(b, int64(testhost.PoolConfig(4096, mtu).Bytes())+2<<20)
-	p, err := dpdk.Open(dpdk.Config{Vdev: vdev, Arena: arena, MTU: mtu, NoOffload: true})
-	require.NoError(b, err)
+	p := must(dpdk.Open(dpdk.Config{Vdev: vdev, Arena: arena, MTU: mtu, NoOffload: true}))(b)
 	b.Cleanup(func() { require.NoError(b, p.Close()) })
 	h := hostIn(b, arena, stationed{p, [6]byte{2, 0, 0, 0, 0, last}}, addr, mtu,
 		func(q pmd.Queue, _ *mem.Pool) pmd.Queue { return q })

@@ -263,13 +263,10 @@ func gib(v float64) string {
 
 // The document's tables are what the figures of scale.tsv and the model say.
 func TestScaleDocument(t *testing.T) {
-	text, err := os.ReadFile(scaleFile)
-	require.NoError(t, err)
-	table, err := readScale(string(text))
-	require.NoError(t, err)
+	text := must(os.ReadFile(scaleFile))(t)
+	table := must(readScale(string(text)))(t)
 	require.Equal(t, string(text), table.String(), "%s is written by the part scale", scaleFile)
-	doc, err := os.ReadFile(scaleDocument)
-	require.NoError(t, err)
+	doc := must(os.ReadFile(scaleDocument))(t)
 	want := string(doc)
 	for name, part := range map[string]string{"measured": table.measuredTable(),
 		"shared": table.sharedTable(),
@@ -311,7 +308,6 @@ func TestScaleModel(t *testing.T) {
 		1e-12)
 	require.InDelta(t, 10*modelDepth*modelBuffer/float64(1<<30), buffers(l, false), 1e-12)
 	require.InDelta(t, 2*modelShared*modelBuffer/float64(1<<30), buffers(l, true), 1e-12)
-	again, err := readScale(table.String())
-	require.NoError(t, err)
+	again := must(readScale(table.String()))(t)
 	require.Equal(t, table, again)
 }

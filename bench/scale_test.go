@@ -59,15 +59,12 @@ func TestScaleChild(t *testing.T) {
 	}
 	words := strings.Split(*scaleChild, ",")
 	require.Len(t, words, 4)
-	conns, err := strconv.Atoi(words[1])
-	require.NoError(t, err)
-	messages, err := strconv.Atoi(words[3])
-	require.NoError(t, err)
+	conns := must(strconv.Atoi(words[1]))(t)
+	messages := must(strconv.Atoi(words[3]))(t)
 	if words[0] == "sockets" {
 		conns = socketsFor(t, conns)
 	}
-	depth, err := strconv.Atoi(words[2])
-	require.NoError(t, err)
+	depth := must(strconv.Atoi(words[2]))(t)
 	s := newSeldom(conns)
 	s.depth = depth
 	var cfg [2]rnic.Config
@@ -75,10 +72,8 @@ func TestScaleChild(t *testing.T) {
 	if words[0] == "memif" {
 		cfg, addr = memifConfigs(t, conns), "10.9.0.1:7000"
 	}
-	f, err := measureScale(t, s, messages, cfg, addr)
-	require.NoError(t, err)
-	line, err := json.Marshal(f)
-	require.NoError(t, err)
+	f := must(measureScale(t, s, messages, cfg, addr))(t)
+	line := must(json.Marshal(f))(t)
 	fmt.Printf("scaled %s\n", line)
 }
 
@@ -102,11 +97,9 @@ func socketsFor(t *testing.T, conns int) int {
 // memifConfigs are two hosts over a memif, which sleep where there is nothing to do.
 func memifConfigs(t *testing.T, conns int) (cfg [2]rnic.Config) {
 	socket := filepath.Join(t.TempDir(), "memif.sock")
-	l, err := memif.Listen(memif.ListenConfig{Socket: socket})
-	require.NoError(t, err)
+	l := must(memif.Listen(memif.ListenConfig{Socket: socket}))(t)
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
-	server, err := l.Bind(memif.BindConfig{MTU: 1500})
-	require.NoError(t, err)
+	server := must(l.Bind(memif.BindConfig{MTU: 1500}))(t)
 	t.Cleanup(func() { require.NoError(t, server.Close()) })
 	arena, lent := sharedPool(t, 1500)
 	pools := [2]*mem.Pool{testhost.NewPool(t, scaleBufs, 1500), lent}
@@ -196,11 +189,9 @@ func memoryNow(t *testing.T) (m memoryUse) {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	m.heap = float64(stats.HeapAlloc) / 1024
-	status, err := os.ReadFile("/proc/self/status")
-	require.NoError(t, err)
+	status := must(os.ReadFile("/proc/self/status"))(t)
 	m.rss = kibOf(t, string(status), "VmRSS:")
-	info, err := os.ReadFile("/proc/meminfo")
-	require.NoError(t, err)
+	info := must(os.ReadFile("/proc/meminfo"))(t)
 	m.slab = kibOf(t, string(info), "Slab:")
 	return m
 }
@@ -208,8 +199,7 @@ func memoryNow(t *testing.T) (m memoryUse) {
 func kibOf(t *testing.T, text, name string) float64 {
 	_, rest, ok := strings.Cut(text, name)
 	require.True(t, ok, name)
-	v, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
-	require.NoError(t, err)
+	v := must(strconv.ParseFloat(strings.Fields(rest)[0], 64))(t)
 	return v
 }
 

@@ -46,8 +46,7 @@ func newStarts(t testing.TB, outstanding int) *starts {
 	t.Cleanup(func() { s.listener.Close() })
 	for i, h := range [2]*host{s.g.server, s.g.client} {
 		s.opt[i].PD = h.dev.AllocPD()
-		cq, err := h.dev.CreateCQ(1 << 16)
-		require.NoError(t, err)
+		cq := must(h.dev.CreateCQ(1 << 16))(t)
 		s.opt[i].SendCQ, s.opt[i].RecvCQ, s.opt[i].SendDepth, s.opt[i].RecvDepth = cq, cq, 1, 1
 	}
 	return s

@@ -64,8 +64,7 @@ func benchWrite(b *testing.B, s, c *end) {
 		requireRound(b, c.region.Bytes(), s.region.Bytes(), n)
 	}
 	b.ReportMetric(float64(b.N)*message*8/b.Elapsed().Seconds()/1e9, "Gbit/s")
-	st, err := s.qp.Stats(ctx)
-	require.NoError(b, err)
+	st := must(s.qp.Stats(ctx))(b)
 	b.ReportMetric(float64(st.TCP.SegmentsIn)/float64(b.N), "segs/op")
 	require.EqualValues(b, b.N, st.WritesRecvd)
 	require.EqualValues(b, b.N*message+rounds*lastLen, st.Placed.Direct+st.Placed.Reassembled)

@@ -26,8 +26,7 @@ func budgetPart(y *yardstick) {
 	}
 	const mtu = 1500
 	y.turns, y.length = 60, 100*time.Millisecond // a profile has 100 samples a second
-	f, err := os.Create(*yardProfile)
-	require.NoError(y, err)
+	f := must(os.Create(*yardProfile))(y)
 	c := writing(y, "Write, profiled", cable{mtu: mtu}, false)
 	require.NoError(y, pprof.StartCPUProfile(f))
 	s := y.take(c)[0]

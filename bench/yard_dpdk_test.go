@@ -39,8 +39,7 @@ func dpdkPart(y *yardstick) {
 		arena := newArena(y, int64(bufs.Bytes())+1<<16)
 		pools[i], err = mem.NewPool(arena, bufs)
 		require.NoError(y, err)
-		port, err := dpdk.Open(dpdk.Config{Vdev: vdev, Arena: arena, MTU: c.mtu})
-		require.NoError(y, err)
+		port := must(dpdk.Open(dpdk.Config{Vdev: vdev, Arena: arena, MTU: c.mtu}))(y)
 		y.Cleanup(func() { require.NoError(y, port.Close()) })
 		ports[i] = stationed{port, [6]byte{2, 0, 0, 0, 0, byte(i + 1)}}
 	}

@@ -141,19 +141,15 @@ func (s *seldom) between(t testing.TB, cfg [2]rnic.Config, addr string) (end fun
 		if len(cfg.Pollers) == 0 {
 			cfg.ConnsMax = s.conns + 1
 		}
-		a, err := rnic.Open(cfg)
-		require.NoError(t, err)
+		a := must(rnic.Open(cfg))(t)
 		ends = append(ends, func() { require.NoError(t, a.Close(ctx)) })
-		cq, err := a.CreateCQ(s.conns*2*s.depth + 64)
-		require.NoError(t, err)
+		cq := must(a.CreateCQ(s.conns*2*s.depth + 64))(t)
 		return a, cq, rnic.QPOptions{PD: a.AllocPD(), SendCQ: cq, RecvCQ: cq, SendDepth: s.depth,
 			RecvDepth: s.depth, InlineMax: seldomLen}
 	}
 	server, cq, opt := open(cfg[0])
-	to, err := opt.PD.Register(make([]byte, s.conns*seldomSlots*seldomLen), rnic.LocalWrite)
-	require.NoError(t, err)
-	l, err := server.Listen(ctx, addr, rnic.ListenOptions{})
-	require.NoError(t, err)
+	to := must(opt.PD.Register(make([]byte, s.conns*seldomSlots*seldomLen), rnic.LocalWrite))(t)
+	l := must(server.Listen(ctx, addr, rnic.ListenOptions{}))(t)
 	client, _, clientOpt := open(cfg[1])
 	accepted, dialed := make([]*rnic.QueuePair, s.conns), make([]*rnic.QueuePair, s.conns)
 	slot := func(k int) rnic.WorkRequest {
@@ -188,6 +184,7 @@ func (s *seldom) between(t testing.TB, cfg [2]rnic.Config, addr string) (end fun
 			making <- err
 		}()
 	}
+	var err error
 	for range 2 * seldomDials {
 		err = errors.Join(err, <-making)
 	}
@@ -228,15 +225,12 @@ func (s *seldom) between(t testing.TB, cfg [2]rnic.Config, addr string) (end fun
 
 // overSockets makes them plain sockets, each with a goroutine that reads.
 func (s *seldom) overSockets(y *yardstick) (end func()) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	require.NoError(y, err)
+	l := must(net.Listen("tcp4", "127.0.0.1:0"))(y)
 	defer l.Close()
 	var conns []net.Conn
 	for range s.conns {
-		c, err := net.Dial("tcp4", l.Addr().String())
-		require.NoError(y, err)
-		r, err := l.Accept()
-		require.NoError(y, err)
+		c := must(net.Dial("tcp4", l.Addr().String()))(y)
+		r := must(l.Accept())(y)
 		conns = append(conns, c, r)
 		go func() {
 			var message [seldomLen]byte

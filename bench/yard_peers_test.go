@@ -78,11 +78,9 @@ func newKernelTCP(y *yardstick, mtu int, segmentation, crc bool) *kernelTCP {
 	var client net.Conn
 	b.Do(func() { client, err = net.Dial("tcp4", l.Addr().String()) })
 	require.NoError(y, err)
-	server, err := l.Accept()
-	require.NoError(y, err)
+	server := must(l.Accept())(y)
 	for i, c := range []net.Conn{client, server} {
-		f, err := c.(*net.TCPConn).File()
-		require.NoError(y, err)
+		f := must(c.(*net.TCPConn).File())(y)
 		require.NoError(y, c.Close())
 		k.fds[i] = int(f.Fd())
 		for _, o := range []int{unix.SO_SNDBUFFORCE, unix.SO_RCVBUFFORCE} {

@@ -63,15 +63,12 @@ func (w *endlessWriter) step() int {
 func newManyQueues(t testing.TB, queues int) *manyQueues {
 	m := &manyQueues{together: &together{}, device: newEndless(queues),
 		writers: make([][]*endlessWriter, queues)}
-	group, err := stack.NewGroup(queues)
-	require.NoError(t, err)
+	group := must(stack.NewGroup(queues))(t)
 	var pollers []*stack.Poller
 	for i := range queues {
 		bufs := testhost.PoolConfig(4096, endlessMTU)
-		pool, err := mem.NewPool(newArena(t, int64(bufs.Bytes())+4096), bufs)
-		require.NoError(t, err)
-		queue, err := m.device.Open(i, pool)
-		require.NoError(t, err)
+		pool := must(mem.NewPool(newArena(t, int64(bufs.Bytes())+4096), bufs))(t)
+		queue := must(m.device.Open(i, pool))(t)
 		h := &host{}
 		h.poller = testhost.NewPoller(t, m.device, stack.Config{
 			Name: fmt.Sprint("endless", i), Queue: queue, Pool: pool,

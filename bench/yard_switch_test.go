@@ -29,8 +29,7 @@ func sharedPool(t testing.TB, mtu int) (*hugepages.Arena, *mem.Pool) {
 		hugepages.Config{Bytes: int64(cfg.Bytes()) + 4096, Node: hugepages.AnyNode, Memfd: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, arena.Close()) })
-	pool, err := mem.NewPool(arena, cfg)
-	require.NoError(t, err)
+	pool := must(mem.NewPool(arena, cfg))(t)
 	return arena, pool
 }
 
@@ -38,8 +37,7 @@ func sharedPool(t testing.TB, mtu int) (*hugepages.Arena, *mem.Pool) {
 // a second until the queues of its peer have left its memory, and nobody turns them any more.
 func attach(t testing.TB, server io.Closer, cfg memif.Config) *memif.Port {
 	t.Helper()
-	p, err := memif.Dial(cfg)
-	require.NoError(t, err)
+	p := must(memif.Dial(cfg))(t)
 	t.Cleanup(func() {
 		require.NoError(t, server.Close())
 		require.NoError(t, p.Close())
@@ -53,11 +51,9 @@ func attach(t testing.TB, server io.Closer, cfg memif.Config) *memif.Port {
 // overMemif is two hosts back to back: the one that writes lends its Bufs.
 func overMemif(t testing.TB, mtu int) *together {
 	socket := filepath.Join(t.TempDir(), "memif.sock")
-	l, err := memif.Listen(memif.ListenConfig{Socket: socket})
-	require.NoError(t, err)
+	l := must(memif.Listen(memif.ListenConfig{Socket: socket}))(t)
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
-	server, err := l.Bind(memif.BindConfig{MTU: mtu})
-	require.NoError(t, err)
+	server := must(l.Bind(memif.BindConfig{MTU: mtu}))(t)
 	t.Cleanup(func() { require.NoError(t, server.Close()) })
 	c := cable{mtu: mtu}
 	pools := cablePools(t, c)
@@ -79,8 +75,7 @@ func switched(t testing.TB, programs, mtu int) (ports []pmd.Port, pools []*mem.P
 		})
 	}
 	cfg.Arena = newArena(t, cfg.MemoryBytes(mtu))
-	sw, err := vswitch.New(cfg)
-	require.NoError(t, err)
+	sw := must(vswitch.New(cfg))(t)
 	t.Cleanup(func() { require.NoError(t, sw.Close()) })
 	for i := range programs {
 		arena, pool := sharedPool(t, mtu)

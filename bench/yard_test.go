@@ -107,8 +107,7 @@ func TestYardsticks(t *testing.T) {
 }
 
 func (y *yardstick) save() {
-	name, err := y.report.Save("results")
-	require.NoError(y, err)
+	name := must(y.report.Save("results"))(y)
 	y.Log(name)
 	require.NoError(y, os.WriteFile(resultsDir+"/goals.svg", []byte(y.report.Figure().SVG()), 0o644))
 }
@@ -116,8 +115,7 @@ func (y *yardstick) save() {
 // take has contenders take turns.
 func (y *yardstick) take(contenders ...*yard.Contender) []*yard.Series {
 	y.Helper()
-	series, err := y.crew.Take(y.turns, y.length, contenders...)
-	require.NoError(y, err)
+	series := must(y.crew.Take(y.turns, y.length, contenders...))(y)
 	y.report.Add(nil, series)
 	return series
 }

@@ -311,8 +311,7 @@ func writeParts(y *yardstick) {
 				require.NoError(y, err)
 				y.Logf("MTU %d, %d copies: the fastest floor is %+v", mtu, copies, cfg)
 			}
-			f, err := floor.New(cfg)
-			require.NoError(y, err)
+			f := must(floor.New(cfg))(y)
 			all = append(all, f.Contender(fmt.Sprintf("floor, %d copies, MTU %d", copies, mtu)),
 				writing(y, fmt.Sprintf("Write, %d copies, MTU %d", copies, mtu),
 					cable{mtu: mtu, zeroCopy: copies == 2}, false))

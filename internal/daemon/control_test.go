@@ -78,12 +78,12 @@ func TestConnections(t *testing.T) {
 	text, c := controlled(t)
 	r := start(t, text+measure+"[[service]]\nname = \"echo\"\ntype = \"stream\"\nmode = \"echo\"\n")
 	ask := func(words ...string) (all []status.Connection) {
-		body, err := c.Stream(r.ctx, "/v1/connections", url.Values{"filter": words})
-		require.NoError(t, err)
+		body := must(c.Stream(r.ctx, "/v1/connections", url.Values{"filter": words}))(t)
 		defer body.Close()
 		for in := json.NewDecoder(body); ; {
 			var one status.Connection
-			if err := in.Decode(&one); err == io.EOF {
+			err := in.Decode(&one)
+			if err == io.EOF {
 				return all
 			}
 			require.NoError(t, err)
@@ -94,10 +94,8 @@ func TestConnections(t *testing.T) {
 		stream.Options{})
 	require.NoError(t, err)
 	defer conn.Close()
-	_, err = conn.Write([]byte("hello"))
-	require.NoError(t, err)
-	_, err = io.ReadFull(conn, make([]byte, 5))
-	require.NoError(t, err)
+	must(conn.Write([]byte("hello")))(t)
+	must(io.ReadFull(conn, make([]byte, 5)))(t)
 	_, end := r.measuring(at(7175))
 	var one status.Connection
 	require.Eventually(t, func() bool {
@@ -138,8 +136,7 @@ func TestMetrics(t *testing.T) {
 	r := start(t, "[metrics]\nlisten = \"127.0.0.1:0\"\n"+measure)
 	require.NoError(t, r.measure(at(7175), 1))
 	url := "http://" + r.d.metrics.Addr() + "/metrics"
-	resp, err := http.Get(url)
-	require.NoError(t, err)
+	resp := must(http.Get(url))(t)
 	text, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())

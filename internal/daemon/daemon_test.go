@@ -69,8 +69,7 @@ func (r *rig) measuring(addr string) (qp *rnic.QueuePair, end func()) {
 // file.
 func everyService(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile("testdata/services.toml")
-	require.NoError(t, err)
+	text := must(os.ReadFile("testdata/services.toml"))(t)
 	return strings.NewReplacer("path = \"FILE\"", fmt.Sprintf("path = %q\npage = \"normal\"", file),
 		"\"SIZE\"", "\"1MiB\"\npage = \"normal\"").Replace(string(text))
 }
@@ -168,8 +167,7 @@ size = "1MiB"
 page = "normal"
 listen = %d
 `, tcp))
-	sockets, err := rnic.Open(rnic.Config{})
-	require.NoError(t, err)
+	sockets := must(rnic.Open(rnic.Config{}))(t)
 	defer func() { require.NoError(t, closeAdapter(sockets)) }()
 	require.NoError(t, r.put(sockets, fmt.Sprint("127.0.0.1:", tcp), 1<<20))
 	require.NoError(t, r.put(r.dev, at(tcp), 1<<20))
@@ -180,20 +178,17 @@ listen = %d
 			Length: 1 << 20})
 		first <- err
 	}()
-	_, err = held.Write([]byte("x"))
-	require.NoError(t, err)
-	err = r.put(sockets, fmt.Sprint("127.0.0.1:", tcp), 1000)
+	must(held.Write([]byte("x")))(t)
+	err := r.put(sockets, fmt.Sprint("127.0.0.1:", tcp), 1000)
 	require.ErrorContains(t, err,
 		"the server refused: no room for 1000 octets while 1 other transfers run; try again later")
-	_, err = held.Write(make([]byte, 1<<20-1))
-	require.NoError(t, err)
+	must(held.Write(make([]byte, 1<<20-1)))(t)
 	require.NoError(t, <-first)
 }
 
 // freePort is a TCP port of the kernel's that is not in use.
 func freePort(t *testing.T) int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port
 }
@@ -436,10 +431,8 @@ drain = "1ms"
 	c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	require.NoError(t, err)
 	defer c.Close()
-	_, err = io.WriteString(c, "a")
-	require.NoError(t, err)
-	_, err = io.ReadFull(c, make([]byte, 1))
-	require.NoError(t, err)
+	must(io.WriteString(c, "a"))(t)
+	must(io.ReadFull(c, make([]byte, 1)))(t)
 	var counted int
 	for _, p := range r.d.Status(r.ctx).Ports {
 		counted += p.KernelConnections
@@ -453,8 +446,7 @@ drain = "1ms"
 
 // A daemon that cannot start gives everything back, and says what was in the way.
 func TestStartAllOrNothing(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	taken := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer taken.Close()
 	free := freePort(t)
 	r := start(t, "")
@@ -472,7 +464,7 @@ name = "b"
 type = "perf"
 listen = %d
 `, free, taken.Addr().(*net.TCPAddr).Port)
-	_, err = Start(r.ctx, r.parse(text), Options{Log: r.log})
+	_, err := Start(r.ctx, r.parse(text), Options{Log: r.log})
 	require.ErrorContains(t, err, `service "b" on port "lo": rnic: listen on "127.0.0.1:`)
 	l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", free))
 	require.NoError(t, err, "it was given back")

@@ -20,8 +20,7 @@ import (
 // or to another stream than the one that systemd has made, are as they were.
 func TestJournal(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
-		f, err := os.Create(filepath.Join(t.TempDir(), "log"))
-		require.NoError(t, err)
+		f := must(os.Create(filepath.Join(t.TempDir(), "log")))(t)
 		defer f.Close()
 		var st unix.Stat_t
 		require.NoError(t, unix.Fstat(int(f.Fd()), &st))
@@ -36,8 +35,7 @@ func TestJournal(t *testing.T) {
 		}
 		t.Setenv("JOURNAL_STREAM", fmt.Sprintf("%d:%d", st.Dev, st.Ino))
 		write()
-		text, err := os.ReadFile(f.Name())
-		require.NoError(t, err)
+		text := must(os.ReadFile(f.Name()))(t)
 		want := map[string]string{
 			"text": "<7>level=DEBUG msg=a service=x\n<6>level=INFO msg=b service=x\n<4>level=WARN msg=c " +
 				"service=x\n<3>level=ERROR msg=d service=x g.two=\"lines\\nof it\"\n",
@@ -49,8 +47,7 @@ func TestJournal(t *testing.T) {
 			require.NoError(t, f.Truncate(0))
 			t.Setenv("JOURNAL_STREAM", stream)
 			write()
-			text, err := os.ReadFile(f.Name())
-			require.NoError(t, err)
+			text := must(os.ReadFile(f.Name()))(t)
 			require.NotContains(t, string(text), "<")
 			require.Contains(t, string(text), "time")
 		}
@@ -59,8 +56,7 @@ func TestJournal(t *testing.T) {
 
 // journalStream is a file that the process believes to be the journal's stream.
 func journalStream(t *testing.T) *os.File {
-	f, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	require.NoError(t, err)
+	f := must(os.Create(filepath.Join(t.TempDir(), "log")))(t)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
 	var st unix.Stat_t
 	require.NoError(t, unix.Fstat(int(f.Fd()), &st))
@@ -73,8 +69,7 @@ func journalStream(t *testing.T) *os.File {
 func TestJournalEntries(t *testing.T) {
 	f := journalStream(t)
 	path := filepath.Join(t.TempDir(), "socket")
-	journal, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	require.NoError(t, err)
+	journal := must(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"}))(t)
 	out, log := newLoggerAt(path, f, "text", slog.LevelInfo)
 	hear := func() string {
 		t.Helper()
@@ -89,8 +84,7 @@ func TestJournalEntries(t *testing.T) {
 		"g.why=\"two\\nlines\" g.in.a-b=7\nSYSLOG_IDENTIFIER=rnicd\nRNICD_SERVICE=x\n"+
 		"RNICD_G_TOOK_MS=1.5\nRNICD_G_WHY\n\x09\x00\x00\x00\x00\x00\x00\x00two\nlines\nRNICD_G_IN_A_B=7\n",
 		hear())
-	_, err = out.Write([]byte("of another kind\n"))
-	require.NoError(t, err)
+	must(out.Write([]byte("of another kind\n")))(t)
 	log.Info("long", "text", strings.Repeat("x", 1<<18)) // no datagram
 	log.Info("short")
 	require.Contains(t, hear(), "MESSAGE=level=INFO msg=short\n")
@@ -99,8 +93,7 @@ func TestJournalEntries(t *testing.T) {
 	log.Error("gone", "a", 1)
 	out.Close(patience)
 	require.Zero(t, out.Lost())
-	text, err := os.ReadFile(f.Name())
-	require.NoError(t, err)
+	text := must(os.ReadFile(f.Name()))(t)
 	lines := strings.Split(string(text), "\n")
 	require.Len(t, lines, 4)
 	require.Equal(t, "of another kind", lines[0])

@@ -18,8 +18,7 @@ import (
 func TestNotifier(t *testing.T) {
 	for _, path := range []string{filepath.Join(t.TempDir(), "notify"),
 		"@rnicd-notify-" + strconv.Itoa(os.Getpid())} {
-		l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-		require.NoError(t, err)
+		l := must(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"}))(t)
 		defer l.Close()
 		require.NoError(t, l.SetReadDeadline(time.Now().Add(patience)))
 		t.Setenv("NOTIFY_SOCKET", path)
@@ -30,8 +29,7 @@ func TestNotifier(t *testing.T) {
 		n.Alive()
 		heard := func() string {
 			b := make([]byte, 500)
-			m, err := l.Read(b)
-			require.NoError(t, err)
+			m := must(l.Read(b))(t)
 			return string(b[:m])
 		}
 		require.Equal(t, "READY=1\nSTATUS=2 services on 1 port", heard())

@@ -100,8 +100,7 @@ listen = 7001
 
 // A configuration that cannot be applied changes nothing, also if a part of it could be applied.
 func TestReloadIsAtomic(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	taken := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer taken.Close()
 	lo := cable + "[[port]]\nname = \"lo\"\ndriver = \"kernel\"\naddresses = [\"127.0.0.1\"]\n"
 	one := fmt.Sprintf("%slisten = %d\n", region, freePort(t))

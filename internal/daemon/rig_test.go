@@ -135,18 +135,24 @@ func (r *rig) parse(text string) *config.Config {
 	if !strings.Contains(text, "[control]") { // daemons of several tests run at a time
 		text += "\n[control]\nsocket = \"off\"\n"
 	}
-	cfg, err := config.Parse("rnicd.toml", []byte(text), r.drivers)
-	require.NoError(r.t, err)
+	cfg := must(config.Parse("rnicd.toml", []byte(text), r.drivers))(r.t)
 	return cfg
 }
 
 // reload gives the daemon another configuration.
 func (r *rig) reload(text string) Changes {
 	r.t.Helper()
-	changes, err := r.d.Reload(r.ctx, r.parse(text))
-	require.NoError(r.t, err)
+	changes := must(r.d.Reload(r.ctx, r.parse(text)))(r.t)
 	return changes
 }
 
 // at is a TCP port of the daemon on the cable.
 func at(tcp int) string { return fmt.Sprint("10.9.0.1:", tcp) }
+
+// must is v, if there was no error.
+func must[V any](v V, err error) func(require.TestingT) V {
+	return func(t require.TestingT) V {
+		require.NoError(t, err)
+		return v
+	}
+}

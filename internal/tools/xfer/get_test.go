@@ -294,8 +294,7 @@ func (r *rig) getRogue() (*rogue, grant) {
 	r.t.Helper()
 	c := r.newRogueWith(r.client, rnic.ConnParam{ORD: 4})
 	require.NoError(r.t, c.connect(request{op: OpGet}.marshal()))
-	g, err := parseGetGrant(c.qp.PeerPrivateData())
-	require.NoError(r.t, err)
+	g := must(parseGetGrant(c.qp.PeerPrivateData()))(r.t)
 	return c, g
 }
 
@@ -308,7 +307,6 @@ func TestGetGrantMalformed(t *testing.T) {
 	}
 	digest := [digestLen]byte{1}
 	g := grant{stag: 5, to: 6, length: 7, digest: &digest}
-	got, err := parseGetGrant(g.marshal())
-	require.NoError(t, err)
+	got := must(parseGetGrant(g.marshal()))(t)
 	require.Equal(t, g, got)
 }

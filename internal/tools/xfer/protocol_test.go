@@ -9,8 +9,7 @@ import (
 )
 
 func unhex(t testing.TB, s string) []byte {
-	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
-	require.NoError(t, err)
+	b := must(hex.DecodeString(strings.ReplaceAll(s, " ", "")))(t)
 	return b
 }
 
@@ -74,8 +73,7 @@ func TestMessagesGolden(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			want := unhex(t, m.bytes)
 			require.Equal(t, want, marshal(m.value))
-			got, err := m.parse(want)
-			require.NoError(t, err)
+			got := must(m.parse(want))(t)
 			require.Equal(t, m.value, got)
 		})
 	}
@@ -119,8 +117,7 @@ func TestAnswerMatch(t *testing.T) {
 	b := answer{}.marshal(make([]byte, answerLen))
 	for v := range 256 {
 		b[4] = byte(v)
-		a, err := parseAnswer(b)
-		require.NoError(t, err)
+		a := must(parseAnswer(b))(t)
 		require.Equal(t, v == 1, a.match)
 	}
 }
@@ -136,8 +133,7 @@ func FuzzMessages(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			again, err := m.parse(marshal(v))
-			require.NoError(t, err)
+			again := must(m.parse(marshal(v)))(t)
 			require.Equal(t, v, again)
 		}
 	})

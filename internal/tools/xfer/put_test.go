@@ -14,7 +14,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/internal/testnic"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -27,8 +26,7 @@ func (r *rig) put(b []byte) (Result, error) {
 // moves puts b; both ends say that all is well.
 func (r *rig) moves(b []byte) {
 	r.t.Helper()
-	_, err := r.put(b)
-	require.NoError(r.t, err)
+	must(r.put(b))(r.t)
 	require.NoError(r.t, r.result().Err)
 }
 
@@ -234,10 +232,8 @@ func (r *rig) rogueServer(play func(s *rogue, req *rnic.ConnRequest)) (addr stri
 func (r *rig) rogueServerWith(conn rnic.ConnParam,
 	play func(s *rogue, req *rnic.ConnRequest)) (addr string) {
 	r.t.Helper()
-	dev, err := rnic.Open(rnic.Config{})
-	require.NoError(r.t, err)
-	l, err := dev.Listen(r.ctx, "127.0.0.1:0", rnic.ListenOptions{})
-	require.NoError(r.t, err)
+	dev := must(rnic.Open(rnic.Config{}))(r.t)
+	l := must(dev.Listen(r.ctx, "127.0.0.1:0", rnic.ListenOptions{}))(r.t)
 	s := r.newRogueWith(dev, conn)
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -409,31 +405,4 @@ func TestGoodput(t *testing.T) {
 	require.Zero(t, r.Goodput())
 	r.Wire = -1
 	require.Zero(t, r.Goodput())
-}
-
-// The same over two Pollers and a wire: the userspace TCP, with every option of the framing.
-func TestPutOverPollers(t *testing.T) {
-	for _, tc := range []struct {
-		noMarkers, noCRC, drop bool
-	}{{}, {noMarkers: true}, {noCRC: true}, {drop: true}} {
-		t.Run(fmt.Sprintf("%+v", tc), func(t *testing.T) {
-			devs := testnic.Wired(t)
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
-			defer cancel()
-			l, err := devs[0].Listen(ctx, fmt.Sprintf(":%d", DefaultPort), rnic.ListenOptions{})
-			require.NoError(t, err)
-			r := newRigOver(t, 3<<20, ServerConfig{NoMarkers: tc.noMarkers, NoCRC: tc.noCRC,
-				DropBadCRC: tc.drop}, devs[0], devs[1], l)
-			data := content(7, 3<<20)
-			res, err := Put(ctx, PutConfig{
-				Adapter: devs[1], Addr: fmt.Sprintf("10.9.0.1:%d", DefaultPort), Source: bytes.NewReader(data),
-				Length: 3 << 20,
-				Conn:   rnic.ConnParam{NoMarkers: tc.noMarkers, NoCRC: tc.noCRC},
-			})
-			require.NoError(t, err)
-			require.NoError(t, r.result().Err)
-			require.True(t, bytes.Equal(data, r.region))
-			require.Positive(t, res.Receiver.Direct)
-		})
-	}
 }

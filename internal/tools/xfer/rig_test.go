@@ -39,8 +39,7 @@ func newRig(t *testing.T, n int, cfg ServerConfig) *rig {
 func newRigWith(t *testing.T, n int, cfg ServerConfig, server rnic.Config) *rig {
 	t.Helper()
 	dev, client := testnic.Open(t, server), testnic.Open(t, rnic.Config{})
-	l, err := dev.Listen(context.Background(), "127.0.0.1:0", rnic.ListenOptions{})
-	require.NoError(t, err)
+	l := must(dev.Listen(context.Background(), "127.0.0.1:0", rnic.ListenOptions{}))(t)
 	r := newRigOver(t, n, cfg, dev, client, l)
 	r.addr = l.Addr().String()
 	return r
@@ -180,8 +179,7 @@ func (r *rig) rogueClient(private []byte) (*rogue, grant) {
 	r.t.Helper()
 	c := r.newRogue(r.client)
 	require.NoError(r.t, c.connect(private))
-	g, err := parseGrant(c.qp.PeerPrivateData())
-	require.NoError(r.t, err)
+	g := must(parseGrant(c.qp.PeerPrivateData()))(r.t)
 	return c, g
 }
 
@@ -242,4 +240,12 @@ func (c *rogue) untilDone() error {
 		c.r.t.Fatal("the connection did not end")
 	}
 	return c.qp.Err()
+}
+
+// must is v, if there was no error.
+func must[V any](v V, err error) func(require.TestingT) V {
+	return func(t require.TestingT) V {
+		require.NoError(t, err)
+		return v
+	}
 }
