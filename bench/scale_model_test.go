@@ -105,9 +105,6 @@ func (l layout) each() int { return l.hosts*l.processes - 1 }
 // ends are those on a host.
 func (l layout) ends() int { return l.processes * l.each() }
 
-// all is how many connections there are.
-func (l layout) all() int { return l.hosts * l.ends() / 2 }
-
 // Of the model's example: depths of the queues, receive buffers of an end and of a shared queue,
 // and messages that a process sends a second.
 const (
@@ -155,18 +152,18 @@ func (t scaleTable) cores(over string, l layout) float64 {
 // two.
 func frames(l layout) float64 { return float64(l.processes) * modelSendsPS * 2 * 1.5 }
 
-var modelLayouts = []layout{{2, 8}, {16, 8}, {16, 64}, {64, 64}, {256, 64}, {1024, 64}}
+var modelLayouts = []layout{{2, 8}, {16, 64}, {64, 64}, {256, 64}}
 
 // modelTable is the model's table in the document.
 func (t scaleTable) modelTable() string {
 	var b strings.Builder
-	b.WriteString("| hosts x processes | connections of a process | ends on a host | all | " +
+	b.WriteString("| hosts x processes | connections of a process | ends on a host | " +
 		"memory of a host, sockets; ours | set-up, s of processor, sockets; ours | " +
 		"cores of a host, sockets; ours | switch, % of a core | " +
-		"receive buffers of a host, each end its own; shared |\n|---|---|---|---|---|---|---|---|---|\n")
+		"receive buffers of a host, each end its own; shared |\n|---|---|---|---|---|---|---|---|\n")
 	for _, l := range modelLayouts {
-		fmt.Fprintf(&b, "| %d x %d | %d | %d | %d | %s; %s | %s; %s | %s; %s | %s | %s; %s |\n", l.hosts,
-			l.processes, l.each(), l.ends(), l.all(),
+		fmt.Fprintf(&b, "| %d x %d | %d | %d | %s; %s | %s; %s | %s; %s | %s | %s; %s |\n", l.hosts,
+			l.processes, l.each(), l.ends(),
 			gib(t.memory("sockets", l)), gib(t.memory("memif", l)),
 			short(t.setUp("sockets", l)), short(t.setUp("memif", l)),
 			short(t.cores("sockets", l)), short(t.cores("memif", l)),
@@ -179,8 +176,8 @@ func (t scaleTable) modelTable() string {
 // measuredTable is that of the measured figures: medians.
 func (t scaleTable) measuredTable() string {
 	names := map[string]string{
-		"setup": "set-up of a connection, both ends, us of processor", "setup-wall": "the same, us",
-		"idle": "an idle end, resident, KiB", "heap": "an idle end, Go's heap, touched or not, KiB",
+		"setup":   "set-up of a connection, both ends, us of processor",
+		"idle":    "an idle end, resident, KiB",
 		"kernel":  "an end, the kernel's slabs, KiB",
 		"used":    "an end after messages, resident, KiB",
 		"message": "a message, all connections in turn, both ends, us of processor",
@@ -285,13 +282,12 @@ func TestScaleDocument(t *testing.T) {
 	require.Equal(t, want, string(doc), "run go test ./bench -run TestScaleDocument -scale.update")
 }
 
-// The model by hand: 3 hosts of 2 processes have 5 connections a process, 10 ends a host, 15
-// connections in all. Between measured numbers a figure lies between its neighbours.
+// The model by hand: 3 hosts of 2 processes have 5 connections a process, 10 ends a host. Between
+// measured numbers a figure lies between its neighbours.
 func TestScaleModel(t *testing.T) {
 	l := layout{3, 2}
-	require.Equal(t, []int{5, 10, 15}, []int{l.each(), l.ends(), l.all()})
-	require.Equal(t, []int{1, 1, 1}, []int{layout{2, 1}.each(), layout{2, 1}.ends(),
-		layout{2, 1}.all()})
+	require.Equal(t, []int{5, 10}, []int{l.each(), l.ends()})
+	require.Equal(t, []int{1, 1}, []int{layout{2, 1}.each(), layout{2, 1}.ends()})
 	table := scaleTable{}
 	for n, v := range map[int]float64{10: 10, 1000: 20, 10_000: 40} {
 		for _, figure := range []string{"message", "setup", "used", "kernel"} {
