@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/rnicd/rnicd/internal/skip"
 )
@@ -57,46 +56,6 @@ func TestLengths(t *testing.T) {
 	})
 }
 
-// Each bit of a message, and of the CRC before it, counts where it stands.
-func TestSingleBits(t *testing.T) {
-	forAll(t, func(t *testing.T, update func(uint32, []byte) uint32) {
-		for _, n := range []int{3, 18, 64, 65, 128, 300, 1444} {
-			b := make([]byte, n)
-			for i := range 8 * n {
-				b[i/8] = 1 << (i % 8)
-				same(t, update, 0, b)
-				b[i/8] = 0
-			}
-			for i := range 32 {
-				same(t, update, 1<<i, b)
-			}
-		}
-	})
-}
-
-// A message is its parts, one after the other.
-func TestContinues(t *testing.T) {
-	forAll(t, func(t *testing.T, update func(uint32, []byte) uint32) {
-		rapid.Check(t, func(rt *rapid.T) {
-			b := noise(rapid.IntRange(0, 9000).Draw(rt, "octets"))
-			want := update(0, b)
-			var crc uint32
-			for len(b) > 0 {
-				n := rapid.IntRange(0, len(b)).Draw(rt, "part")
-				if rapid.Bool().Draw(rt, "short") {
-					n = min(n, 100)
-				}
-				crc = update(crc, b[:n])
-				b = b[n:]
-				if n == 0 {
-					crc, b = update(crc, b), nil
-				}
-			}
-			require.Equal(rt, want, crc)
-		})
-	})
-}
-
 // RFC 3720 appendix B.4; the CRC stands there as on the wire.
 func TestVectors(t *testing.T) {
 	for _, v := range []struct{ octets, crc string }{
@@ -113,11 +72,6 @@ func TestVectors(t *testing.T) {
 			require.Equal(t, v.crc, hex.EncodeToString(binary.LittleEndian.AppendUint32(nil, update(0, b))))
 		})
 	}
-}
-
-func TestAllocates(t *testing.T) {
-	b := noise(1444)
-	require.Zero(t, testing.AllocsPerRun(10, func() { Update(0, b[:18]); Update(0, b) }))
 }
 
 func FuzzUpdate(f *testing.F) {
