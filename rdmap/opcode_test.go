@@ -123,12 +123,3 @@ func TestCheckAllocs(t *testing.T) {
 		}
 	}))
 }
-
-func BenchmarkCheck(b *testing.B) {
-	h := OpSend.Header(1)
-	for b.Loop() {
-		if _, _, ok := Check(&h, 1); !ok {
-			b.Fatal("refused")
-		}
-	}
-}

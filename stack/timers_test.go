@@ -2,8 +2,6 @@ package stack
 
 import (
 	"math"
-	"math/rand/v2"
-	"strconv"
 	"testing"
 	"time"
 
@@ -85,34 +83,5 @@ func TestTimersFirstLeadsThere(t *testing.T) {
 			}
 		}
 		require.Equal(t, at, now)
-	}
-}
-
-// To arm one of 100,000 timers, with deadlines as retransmission and delayed ACKs have them, and to
-// serve those due.
-func BenchmarkTimers(b *testing.B) {
-	for _, n := range []int{1, 1000, 100_000} {
-		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			now := 1000 * second
-			h := newTimers(n, now)
-			r := rand.New(rand.NewPCG(1, 1))
-			order := make([]connIndex, 1<<16)
-			for i := range order {
-				order[i] = connIndex(r.IntN(n))
-			}
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				c := order[i%len(order)]
-				now += 200
-				h.arm(c, now+200*ms)
-				if i%2 == 0 {
-					h.arm(c, now+40*ms)
-				}
-				h.advance(now)
-				for c := h.soonest(now); c != noConn; c = h.soonest(now) {
-					h.remove(c)
-				}
-			}
-		})
 	}
 }

@@ -452,33 +452,6 @@ func TestNoAllocation(t *testing.T) {
 	require.NotZero(t, c.Counters().Dropped)
 }
 
-// One op is one frame of 1514 octets sent through the capture and received by the peer; the ring
-// has room, for it is written out while the clock stands.
-func BenchmarkKeep(b *testing.B) {
-	const slots = 1 << 12
-	c := newCapture(b, io.Discard, Config{Slots: slots})
-	captured, peer := newSides(b, c, wire.Config{})
-	bufs, in := make([]mem.Buf, 32), make([]mem.Buf, 32)
-	captured.pool.AllocN(bufs)
-	for _, buf := range bufs {
-		captured.pool.Desc(buf).Len = 1514
-	}
-	var spent time.Duration
-	for n := 0; n < b.N; n += slots {
-		require.NoError(b, c.Flush())
-		start := time.Now()
-		for range slots / len(bufs) {
-			captured.q.Tx(bufs)
-			peer.pool.FreeN(in[:peer.q.Rx(in)])
-		}
-		spent += time.Since(start)
-	}
-	require.NoError(b, c.Close())
-	n := c.Counters()
-	require.Zero(b, n.Dropped)
-	b.ReportMetric(float64(spent.Nanoseconds())/float64(n.Written), "poller-ns/frame")
-}
-
 // Direct: what a queue has sent or received is in the file when its call returns, and the file is
 // whole without a frame, too.
 func TestDirect(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/rnicd/rnicd/internal/capture/filter"
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/stretchr/testify/require"
@@ -234,30 +233,4 @@ func TestInterruptsPassThrough(t *testing.T) {
 	_, near, _ := newPoint(t, wire.Config{})
 	_, ok = near.q.(pmd.Interrupter).Interrupt()
 	require.False(t, ok)
-}
-
-// One op is one burst of 32 frames there and back through a port that is not captured, and through
-// one without a Point: what the Point costs is the difference.
-func BenchmarkOff(b *testing.B) {
-	for _, with := range []bool{false, true} {
-		b.Run(map[bool]string{false: "bare", true: "point"}[with], func(b *testing.B) {
-			l, err := wire.New(wire.Config{})
-			require.NoError(b, err)
-			var port pmd.Port = l.Port(0)
-			if with {
-				port = NewPoint(port)
-			}
-			near, peer := opened(b, port), opened(b, l.Port(1))
-			bufs, in := make([]mem.Buf, 32), make([]mem.Buf, 32)
-			near.pool.AllocN(bufs)
-			for _, buf := range bufs {
-				near.pool.Desc(buf).Len = 60
-			}
-			for b.Loop() {
-				near.q.Tx(bufs)
-				peer.pool.FreeN(in[:peer.q.Rx(in)])
-				near.q.Rx(in)
-			}
-		})
-	}
 }

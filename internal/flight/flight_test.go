@@ -153,23 +153,3 @@ func TestNoisyNeighbour(t *testing.T) {
 	require.Zero(t, before)
 	require.Equal(t, 1, all.of(1))
 }
-
-// One op is one event: of the same connection, and of 256 in turn.
-func BenchmarkRecord(b *testing.B) {
-	for name, conns := range map[string]int{"one": 1, "256": 256} {
-		b.Run(name, func(b *testing.B) {
-			r, logs := New(256), make([]Log, conns)
-			for i := range b.N {
-				r.Record(&logs[i%conns], Timeout, uint64(i), 2)
-			}
-		})
-	}
-}
-
-// What one ring for all would cost.
-func BenchmarkShared(b *testing.B) {
-	s := &shared{events: make([]sharedEvent, 256*EventsMax)}
-	for i := range b.N {
-		s.record(i%256, Timeout, uint64(i), 2)
-	}
-}

@@ -2,7 +2,6 @@ package inet
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -145,23 +144,6 @@ func FuzzSum(f *testing.F) {
 		n := min(int(cut)*2, len(b)&^1)
 		require.Equal(t, want, Fold(Sum(b[n:], Sum(b[:n], s))))
 	})
-}
-
-func BenchmarkSum(b *testing.B) {
-	for _, n := range []int{20, 40, 64, 128, 576, 1500, 9000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			data := make([]byte, n)
-			for i := range data {
-				data[i] = byte(i)
-			}
-			b.SetBytes(int64(n))
-			var s uint64
-			for b.Loop() {
-				s += Sum(data, 0)
-			}
-			sink = s
-		})
-	}
 }
 
 var sink uint64

@@ -2,7 +2,6 @@ package vswitch
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -407,40 +406,6 @@ func TestLongFrames(t *testing.T) {
 	l.goes("two", "one", f[:600+pmd.FrameOverhead])
 	l.goes("", "one", f[:600+pmd.FrameOverhead+1])
 	require.Equal(t, map[string]uint64{"too-long": 1}, l.drops("two"))
-}
-
-// A burst of frames through the switch, from one program to another.
-func BenchmarkTurn(b *testing.B) {
-	for _, size := range []int{64, 1514} {
-		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			l := newLab(b, nil)
-			f := segment(macTwo, macOne, ipOne, ipTwo, 1, 2)
-			f = append(f, make([]byte, max(size-len(f), 0))...) // padding
-			one, two := l.sides["one"], l.sides["two"]
-			bufs := make([]mem.Buf, burst)
-			for i := range bufs {
-				bufs[i] = one.pool.Alloc()
-				one.pool.Desc(bufs[i]).Len = uint32(len(f))
-				copy(one.pool.Data(bufs[i]), f)
-			}
-			var in [burst]mem.Buf
-			b.ReportAllocs()
-			b.SetBytes(int64(len(f)))
-			b.ResetTimer()
-			got := 0
-			for sent := 0; sent < b.N; sent += burst {
-				one.q.Tx(bufs)
-				l.now += 1000
-				l.sw.Cores()[0].Turn(l.now)
-				n := two.q.Rx(in[:])
-				two.pool.FreeN(in[:n])
-				got += n
-			}
-			b.StopTimer()
-			require.GreaterOrEqual(b, got, b.N)
-			b.ReportMetric(float64(got)/b.Elapsed().Seconds(), "frames/s")
-		})
-	}
 }
 
 // A command that a core does is not its caller's to take back: a caller whose time is over then

@@ -1,7 +1,6 @@
 package tap
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -180,46 +179,6 @@ func TestCableCarriesTCP(t *testing.T) {
 			}
 			require.NoError(t, c.close())
 			require.Equal(t, c.pool.Size(), c.pool.Available())
-		})
-	}
-}
-
-// One op is one octet from the client's kernel through Rx and Tx into the server's: with two
-// processors for both kernels, both sockets and the cable, well below what one core of ours could
-// do. The octets are compared as they are read, which takes a few percent of what the server's
-// kernel takes.
-func BenchmarkCable(b *testing.B) {
-	for _, k := range cables {
-		b.Run(k.name, func(b *testing.B) {
-			c := newCable(b, k.offload, k.v6)
-			block := make([]byte, 255<<10+1)
-			_, _ = rand.NewChaCha8([32]byte{2}).Read(block)
-			b.SetBytes(1)
-			b.ResetTimer()
-			go func() {
-				for left := b.N; left > 0; left -= len(block) {
-					if _, err := c.client.Write(block[:min(left, len(block))]); err != nil {
-						return
-					}
-				}
-			}()
-			got := make([]byte, 64<<10)
-			for at := 0; at < b.N; {
-				n, err := c.server.Read(got[:min(len(got), b.N-at, len(block)-at%len(block))])
-				if err != nil {
-					b.Fatal(err)
-				}
-				if !bytes.Equal(got[:n], block[at%len(block):][:n]) {
-					b.Fatalf("of octets %d to %d some are wrong", at, at+n)
-				}
-				at += n
-			}
-			b.ReportMetric(float64(b.N)*8/b.Elapsed().Seconds()/1e6, "Mbit/s")
-			b.StopTimer()
-			c.stop.Store(true)
-			<-c.done
-			n := c.ends[0].Counters()
-			b.ReportMetric(float64(n.RxOctets)/float64(n.RxFrames), "octets/frame")
 		})
 	}
 }

@@ -346,18 +346,3 @@ func FuzzFilter(f *testing.F) {
 		}())
 	})
 }
-
-// One op is one frame.
-func BenchmarkMatch(b *testing.B) {
-	all := frames(b)
-	for _, text := range []string{"tcp", "host 10.9.0.1 and tcp port 7174",
-		"(host 10.9.0.1 or net fd09::/64) and not (udp port 4791 or vlan 5)"} {
-		p, err := Compile(text)
-		require.NoError(b, err)
-		b.Run(text, func(b *testing.B) {
-			for i := range b.N {
-				p.Match(all[i%len(all)], false)
-			}
-		})
-	}
-}
