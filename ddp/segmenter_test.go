@@ -66,11 +66,8 @@ func TestSegmenterZeroLength(t *testing.T) {
 	s.Init(1)
 	s.Start(taggedMessage(7, 0))
 	require.Equal(t, 14, s.NextLen(1500))
-	require.Equal(
-		t,
-		[]segment{{Header{Tagged: true, Last: true, Version: 1, ULP: 0x40, STag: 0xabcdef01, TO: 7}, 0,
-			0}},
-		cutAll(t, &s, fixed(1500)))
+	require.Equal(t, []segment{{Header{Tagged: true, Last: true, Version: 1, ULP: 0x40,
+		STag: 0xabcdef01, TO: 7}, 0, 0}}, cutAll(t, &s, fixed(1500)))
 	s.Start(Message{Header: Header{ULP: 0x43}})
 	require.Equal(t, 18, s.NextLen(1500))
 	require.Equal(t, []segment{{Header{Last: true, Version: 1, ULP: 0x43, MSN: 1}, 0, 0}},

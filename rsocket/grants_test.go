@@ -162,11 +162,8 @@ func TestEntries(t *testing.T) {
 		b := make([]byte, entryLen)
 		entry{p.data().ring.to, p.m.STag(), length}.put(b, p.order)
 		list := p.theirs.list
-		require.NoError(
-			t,
-			errOf(
-				p.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Inline: b, RemoteSTag: list.stag,
-					RemoteOffset: list.to + uint64((1+at)%listLen*entryLen)})))
+		require.NoError(t, errOf(p.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Inline: b,
+			RemoteSTag: list.stag, RemoteOffset: list.to + uint64((1+at)%listLen*entryLen)})))
 		at++
 	}
 	granted := func(read int) int { // so many messages were read, says the peer

@@ -174,11 +174,8 @@ func TestMapOnTheWire(t *testing.T) {
 	where := entry{p.m.Base() + rawBuffers*messageLen + 200, p.m.STag(), 50}
 	b := make([]byte, mapLen)
 	iomap{1000, where}.put(b, p.order)
-	require.NoError(
-		t,
-		errOf(
-			p.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Inline: b, RemoteSTag: p.theirs.list.stag,
-				RemoteOffset: p.theirs.list.to + listLen*entryLen + 4*mapLen})))
+	require.NoError(t, errOf(p.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Inline: b,
+		RemoteSTag: p.theirs.list.stag, RemoteOffset: p.theirs.list.to + listLen*entryLen + 4*mapLen})))
 	p.say(kindIomap, 0x70000|4) // bits above 16 are reserved
 	p.write(0, []byte("x"))
 	p.say(kindData, 1)

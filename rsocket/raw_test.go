@@ -42,10 +42,8 @@ func newRaw(t *testing.T, dev *rnic.Adapter, conn rnic.ConnParam) *raw {
 		rnic.RegisterOptions{Access: rnic.LocalWrite | rnic.RemoteWrite, For: p.qp})
 	require.NoError(t, err)
 	for i := range rawBuffers {
-		require.NoError(
-			t,
-			errOf(
-				p.qp.PostRecv(rnic.WorkRequest{ID: uint64(i), Local: p.m.Slice(i*messageLen, messageLen)})))
+		require.NoError(t, errOf(p.qp.PostRecv(rnic.WorkRequest{ID: uint64(i),
+			Local: p.m.Slice(i*messageLen, messageLen)})))
 	}
 	t.Cleanup(func() {
 		p.qp.Abort()
@@ -100,11 +98,8 @@ func (p *raw) say(k kind, value uint32) {
 // write writes into the other end's ring.
 func (p *raw) write(off uint64, b []byte) {
 	p.t.Helper()
-	require.NoError(
-		p.t,
-		errOf(
-			p.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Inline: b, RemoteSTag: p.theirs.ring.stag,
-				RemoteOffset: p.theirs.ring.to + off})))
+	require.NoError(p.t, errOf(p.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Inline: b,
+		RemoteSTag: p.theirs.ring.stag, RemoteOffset: p.theirs.ring.to + off})))
 }
 
 // hears waits for the other end's next message.

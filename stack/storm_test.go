@@ -181,8 +181,7 @@ func (w *weather) check() {
 			continue
 		}
 		reason := func(err error) bool { return errors.Is(u.err, err) }
-		require.True(
-			t, slices.ContainsFunc([]error{ErrAborted, ErrReset, ErrTimeout, ErrNoRoute, ErrRefused},
-				reason), "%v", u.err)
+		require.True(t, slices.ContainsFunc([]error{ErrAborted, ErrReset, ErrTimeout, ErrNoRoute,
+			ErrRefused}, reason), "%v", u.err)
 	}
 }

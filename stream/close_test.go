@@ -252,10 +252,8 @@ func TestKeepAliveOptions(t *testing.T) {
 	require.NoError(t, a.SetKeepAlivePeriod(time.Minute))
 	require.NoError(t, a.SetKeepAlive(false))
 	require.Equal(t, &keepAlive{}, a.u.settings.keepAlive.Load())
-	require.NoError(
-		t,
-		a.SetKeepAliveConfig(
-			net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Minute, Count: 5}))
+	require.NoError(t, a.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: time.Second,
+		Interval: time.Minute, Count: 5}))
 	require.NoError(t, a.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: -1, Count: -1}),
 		"as they were")
 	require.Equal(t, &keepAlive{int64(time.Second), int64(keepIntervalDefault), 5},

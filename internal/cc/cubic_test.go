@@ -30,9 +30,8 @@ func (c *clock) round() {
 		c.now = start + c.rtt*int64(i)/int64(n)
 		c.una += testSMSS
 		c.alg.Acked(&c.w, Sample{Now: c.now, Acked: testSMSS, Delivered: testSMSS, Flight: c.w.Cwnd,
-			SMSS: testSMSS,
-			RTT:  c.rtt, SRTT: c.rtt, MinRTT: c.rtt, Una: c.una, Nxt: c.una + uint64(c.w.Cwnd),
-			Limited: true})
+			SMSS: testSMSS, RTT: c.rtt, SRTT: c.rtt, MinRTT: c.rtt, Una: c.una,
+			Nxt: c.una + uint64(c.w.Cwnd), Limited: true})
 	}
 	c.now = start + c.rtt
 }
@@ -86,8 +85,7 @@ func TestCubicTrace(t *testing.T) {
 	c := &clock{alg: Cubic{}, w: State{Cwnd: 1000 * testSMSS, Ssthresh: CwndMax}, rtt: 100 * ms}
 	c.loss()
 	want := map[int]float64{0: 700, 1: 709.7, 10: 788.4, 20: 857.6, 50: 972.7, 80: 999.5, 91: 1000,
-		100: 1000.3,
-		120: 1009.9, 150: 1082.8}
+		100: 1000.3, 120: 1009.9, 150: 1082.8}
 	for round := 0; round <= 150; round++ {
 		if w, ok := want[round]; ok {
 			near(t, "cwnd in segments", float64(c.w.Cwnd)/testSMSS, w, w*0.003)
@@ -193,8 +191,7 @@ func TestCubicApplicationLimited(t *testing.T) {
 	for range 600 {
 		held.una += testSMSS
 		held.alg.Acked(&held.w, Sample{Now: held.now, Acked: testSMSS, SMSS: testSMSS, RTT: held.rtt,
-			SRTT: held.rtt,
-			Una:  held.una, Nxt: held.una})
+			SRTT: held.rtt, Una: held.una, Nxt: held.una})
 		held.now += 100 * ms
 	}
 	require.Equal(t, before, held.w.Cwnd)

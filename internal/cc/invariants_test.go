@@ -36,10 +36,9 @@ func (m *machine) ack(a ack) error {
 	m.una += uint64(a.octets)
 	before := m.w
 	m.alg.Acked(&m.w, Sample{Now: m.now, Acked: a.octets, Delivered: a.octets, Marked: a.marked,
-		Flight: before.Cwnd, SMSS: m.smss,
-		RTT: a.rtt, SRTT: a.srtt, MinRTT: a.srtt, Una: m.una, Nxt: m.una + uint64(before.Cwnd),
-		Limited:    a.limited,
-		Recovering: a.recovering, AfterTimeout: a.afterTimeout})
+		Flight: before.Cwnd, SMSS: m.smss, RTT: a.rtt, SRTT: a.srtt, MinRTT: a.srtt, Una: m.una,
+		Nxt: m.una + uint64(before.Cwnd), Limited: a.limited, Recovering: a.recovering,
+		AfterTimeout: a.afterTimeout})
 	grown := m.w.Cwnd - before.Cwnd
 	switch {
 	case grown < 0:

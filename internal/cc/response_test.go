@@ -25,8 +25,7 @@ func meanWindow(alg Algorithm, p float64, rtt int64, epochs int) float64 {
 			una += testSMSS
 			segments++
 			alg.Acked(&w, Sample{Now: int64(now), Acked: testSMSS, SMSS: testSMSS, RTT: rtt, SRTT: rtt,
-				MinRTT: rtt,
-				Una:    una, Nxt: una + uint64(w.Cwnd), Limited: true})
+				MinRTT: rtt, Una: una, Nxt: una + uint64(w.Cwnd), Limited: true})
 		}
 		alg.Reduce(&w, Loss, int64(now), w.Cwnd, testSMSS)
 		w.Cwnd = w.Ssthresh
