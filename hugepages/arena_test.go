@@ -133,8 +133,7 @@ func TestOver(t *testing.T) {
 	require.Equal(t, -1, a.FD())
 	require.Empty(t, a.Fallback())
 	require.Equal(t, 2*4096, cap(a.Bytes()))
-	b, err := a.Carve(4096, 64)
-	require.NoError(t, err)
+	b := must(a.Carve(4096, 64))(t)
 	require.Equal(t, address(raw)+4096, address(b))
 	require.EqualValues(t, 7, b[0])
 	require.Equal(t, 4096, a.remaining())
@@ -145,4 +144,12 @@ func TestOver(t *testing.T) {
 	require.Panics(t, func() { Over(raw[:4095], Normal) })
 	require.Panics(t, func() { Over(raw[1:4097], Normal) })
 	require.Panics(t, func() { Over(raw, Page2MiB) })
+}
+
+// must is v, if there was no error.
+func must[V any](v V, err error) func(require.TestingT) V {
+	return func(t require.TestingT) V {
+		require.NoError(t, err)
+		return v
+	}
 }

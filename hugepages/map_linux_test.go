@@ -130,8 +130,7 @@ func requirePresent(t *testing.T, a *Arena) {
 // neighbour with equal properties.
 func smapsField(t *testing.T, a *Arena, field string) int64 {
 	t.Helper()
-	b, err := os.ReadFile("/proc/self/smaps")
-	require.NoError(t, err)
+	b := must(os.ReadFile("/proc/self/smaps"))(t)
 	at, inside := address(a.Bytes()), false
 	for line := range strings.Lines(string(b)) {
 		var from, to uintptr
@@ -140,8 +139,7 @@ func smapsField(t *testing.T, a *Arena, field string) int64 {
 			continue
 		}
 		if rest, ok := strings.CutPrefix(line, field+":"); ok && inside {
-			n, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			require.NoError(t, err)
+			n := must(strconv.ParseInt(strings.Fields(rest)[0], 10, 64))(t)
 			return n
 		}
 	}
@@ -251,8 +249,7 @@ func TestPagesLieOnTheWantedNode(t *testing.T) {
 }
 
 func TestShortageFallsBackAndSaysSo(t *testing.T) {
-	s, err := SystemStatus()
-	require.NoError(t, err)
+	s := must(SystemStatus())(t)
 	pool, ok := s.Pool(Page2MiB, AnyNode)
 	if !ok {
 		skip.Missing(t, "the kernel has no pages of 2 MiB")
@@ -305,8 +302,7 @@ func withoutOthers(line string, wanted int64) string {
 }
 
 func Test1GiBFallsBackStepwise(t *testing.T) {
-	s, err := SystemStatus()
-	require.NoError(t, err)
+	s := must(SystemStatus())(t)
 	if pool, ok := s.Pool(Page1GiB, AnyNode); ok && pool.Total > 0 {
 		skip.Because(t, skip.GiBPages, "there are some")
 	}
@@ -321,8 +317,7 @@ func Test1GiBFallsBackStepwise(t *testing.T) {
 // SIGBUS. A mapping without reservation, one page larger than the pool, is the same case on any
 // machine.
 func TestPopulateAnswersInsteadOfSIGBUS(t *testing.T) {
-	s, err := SystemStatus()
-	require.NoError(t, err)
+	s := must(SystemStatus())(t)
 	pool, ok := s.Pool(Page1GiB, AnyNode)
 	if !ok || pool.Total > 0 {
 		skip.Because(t, skip.GiBPages, "an empty pool of them is wanted")
@@ -355,8 +350,7 @@ func TestPopulateByReadMakesPagesPresent(t *testing.T) {
 // A failed New leaves neither a mapping nor a descriptor behind.
 func TestFailureLeaksNothing(t *testing.T) {
 	count := func() int {
-		fds, err := filepath.Glob("/proc/self/fd/*")
-		require.NoError(t, err)
+		fds := must(filepath.Glob("/proc/self/fd/*"))(t)
 		return len(fds)
 	}
 	before := count()

@@ -98,8 +98,7 @@ func TestSetupRefuses(t *testing.T) {
 		status, out := setup(t, root, strings.Fields(c.args)...)
 		require.Equal(t, c.status, status, c.args)
 		require.Contains(t, out, c.want)
-		s, err := readStatus(root)
-		require.NoError(t, err)
+		s := must(readStatus(root))(t)
 		pool, _ := s.Pool(Page2MiB, AnyNode)
 		require.EqualValues(t, 96, pool.Total, "a refusal must change nothing")
 	}
@@ -123,8 +122,7 @@ func TestSetupNeedsRoot(t *testing.T) {
 	if err != nil {
 		skip.Missing(t, "%v", err)
 	}
-	script, err := os.ReadFile("setup.sh")
-	require.NoError(t, err)
+	script := must(os.ReadFile("setup.sh"))(t)
 	for _, args := range []string{"70", "--mount --size 1G"} {
 		cmd := exec.Command(nobody, "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-s", "--")
 		cmd.Args = append(cmd.Args, strings.Fields(args)...)

@@ -37,8 +37,7 @@ func twoNodes() map[string]string {
 }
 
 func TestStatusOfTwoNodes(t *testing.T) {
-	s, err := readStatus(tree(t, twoNodes()))
-	require.NoError(t, err)
+	s := must(readStatus(tree(t, twoNodes())))(t)
 	require.Equal(t, []PoolStatus{
 		{Page: Page2MiB, Node: AnyNode, Total: 96, Free: 70, Reserved: 6, Surplus: 1},
 		{Page: Page2MiB, Node: 0, Total: 64, Free: 60},
@@ -57,8 +56,7 @@ func TestStatusOfTwoNodes(t *testing.T) {
 }
 
 func TestStatusWithoutHugepages(t *testing.T) {
-	s, err := readStatus(t.TempDir())
-	require.NoError(t, err)
+	s := must(readStatus(t.TempDir()))(t)
 	require.Equal(t, "hugepages: the kernel has none\n", s.String())
 }
 
@@ -83,8 +81,7 @@ func TestStatusOfBrokenTree(t *testing.T) {
 func TestParseList(t *testing.T) {
 	for s, want := range map[string][]int{"": nil, "0": {0}, "0-3": {0, 1, 2, 3},
 		"1,3-4,9": {1, 3, 4, 9}} {
-		got, err := parseList(s)
-		require.NoError(t, err)
+		got := must(parseList(s))(t)
 		require.Equal(t, want, got, s)
 	}
 	for _, s := range []string{"-", "a", "3-1", "0-", "-1", "0-99999999", ","} {

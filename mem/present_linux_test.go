@@ -39,8 +39,7 @@ func TestRegisterWantsTheRightItself(t *testing.T) {
 	readOnly := mapped(t, 4*testPage, 4*testPage, rd, unix.MAP_SHARED)
 	private := mapped(t, 4*testPage, 4*testPage, rw, unix.MAP_PRIVATE)
 	tooLong := mapped(t, testPage, 4*testPage, rw, unix.MAP_SHARED) // beyond the end of the file
-	none, err := unix.Mmap(-1, 0, 4*testPage, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	require.NoError(t, err)
+	none := must(unix.Mmap(-1, 0, 4*testPage, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS))(t)
 	defer func() { require.NoError(t, unix.Munmap(none)) }()
 	hole := must(unix.Mmap(-1, 0, 4*testPage, rw, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS))(t)
 	defer func() { require.NoError(t, unix.Munmap(hole)) }()

@@ -77,11 +77,9 @@ func (h *half) front(n uint64) []byte {
 }
 
 func readHalves(t *testing.T, path string) []*half {
-	f, err := os.Open(path)
-	require.NoError(t, err)
+	f := must(os.Open(path))(t)
 	defer f.Close()
-	pcap, err := pcapgo.NewReader(f)
-	require.NoError(t, err)
+	pcap := must(pcapgo.NewReader(f))(t)
 	byName := map[string]*half{}
 	var halves []*half
 	for {
@@ -289,8 +287,7 @@ var captured = map[string][]string{
 
 // req: D01-1.2-2, D01-6.1-29
 func TestCaptures(t *testing.T) {
-	paths, err := filepath.Glob("testdata/captures/*.pcap")
-	require.NoError(t, err)
+	paths := must(filepath.Glob("testdata/captures/*.pcap"))(t)
 	require.Len(t, paths, len(captured))
 	for _, path := range paths {
 		var got []string
@@ -337,8 +334,7 @@ func TestCapturedStartup(t *testing.T) {
 
 			us := Party{CRC: req.CRC, PeerToPeer: asked.PeerToPeer, RTR: asked.RTR, IRD: asked.IRD,
 				ORD: asked.ORD}
-			terms, err := us.Conclude(&req, &rep)
-			require.NoError(t, err)
+			terms := must(us.Conclude(&req, &rep))(t)
 			require.Equal(t, theirs, terms.Peer)
 			if asked.PeerToPeer {
 				require.Equal(t, RTRWrite, terms.RTR)

@@ -9,8 +9,7 @@ import (
 )
 
 func unhex(t testing.TB, s string) []byte {
-	b, err := hex.DecodeString(strings.Join(strings.Fields(s), ""))
-	require.NoError(t, err)
+	b := must(hex.DecodeString(strings.Join(strings.Fields(s), "")))(t)
 	return b
 }
 

@@ -19,8 +19,7 @@ type lender struct {
 func newLender(t *testing.T, s *stream) *lender {
 	t.Helper()
 	cfg := mem.PoolConfig{Bufs: BufsMin(2048) + 8, Stride: 2048}
-	pair, err := mem.NewPair(hugepages.Heap(2*cfg.Bytes()), cfg)
-	require.NoError(t, err)
+	pair := must(mem.NewPair(hugepages.Heap(2*cfg.Bytes()), cfg))(t)
 	l := &lender{rig: &rig{t: t, s: s, pool: pair[0], poolSize: cfg.Bufs}, sender: pair[1]}
 	l.recv.Init(ReceiverConfig{Mode: s.mode, Pool: l.pool, BufsMax: cfg.Bufs})
 	return l

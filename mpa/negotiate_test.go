@@ -190,8 +190,7 @@ func TestServe(t *testing.T) {
 
 func TestDialectNames(t *testing.T) {
 	for d := Culley02; d <= RFC6581; d++ {
-		got, err := ParseDialect(d.String())
-		require.NoError(t, err)
+		got := must(ParseDialect(d.String()))(t)
 		require.Equal(t, d, got)
 	}
 	_, err := ParseDialect("rfc9999")
@@ -456,8 +455,7 @@ func TestSBitOfBothEnds(t *testing.T) {
 	}
 	// DECISIONS 3: nobody asked for it.
 	req := i.Request(RFC5044, nil)
-	ti, err := i.Conclude(&req, &Frame{Kind: Reply, Rev: 1, S: true})
-	require.NoError(t, err)
+	ti := must(i.Conclude(&req, &Frame{Kind: Reply, Rev: 1, S: true}))(t)
 	require.True(t, ti.UnaskedS)
 	require.False(t, ti.RtrFrame || ti.PeerToPeer)
 	// DECISIONS 2: at Rev 0, too, where rtr is enabled.
@@ -518,8 +516,7 @@ func TestFiguresOfAppendixC(t *testing.T) {
 				require.True(t, i.name == "non-permissive" && r.name == "RDMAC")
 				continue
 			}
-			ti, err := i.party.Conclude(&req, &rep)
-			require.NoError(t, err)
+			ti := must(i.party.Conclude(&req, &rep))(t)
 			require.Equal(t, ti.Version, tr.Version)
 			consortium := i.name == "RDMAC" || r.name == "RDMAC"
 			require.Equal(t, !consortium, ti.Version == 1)
@@ -559,8 +556,7 @@ func TestAcknowledgedMode(t *testing.T) {
 				require.Equal(t, both, served.Acknowledged)
 				rep, _, err = ParseFrame(sent, Reply, PrivateDataMax)
 				require.NoError(t, err)
-				concluded, err := initiator.Conclude(&req, &rep)
-				require.NoError(t, err)
+				concluded := must(initiator.Conclude(&req, &rep))(t)
 				require.Equal(t, both, concluded.Acknowledged)
 				require.Equal(t, "answers", string(concluded.PrivateData))
 			}
@@ -582,8 +578,7 @@ func TestReservedBitsSayNothing(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, bits&3 == 1, served.Acknowledged)
 		rep.Acknowledged = bits&1 != 0
-		got, err := initiator.Conclude(&req, &rep)
-		require.NoError(t, err)
+		got := must(initiator.Conclude(&req, &rep))(t)
 		require.False(t, got.Acknowledged)
 	}
 }
@@ -600,8 +595,7 @@ func TestEchoGrantsNothing(t *testing.T) {
 		sent[keyLen] |= bits
 		got, _, err := ParseFrame(sent, Reply, PrivateDataMax)
 		require.NoError(t, err)
-		concluded, err := initiator.Conclude(&req, &got)
-		require.NoError(t, err)
+		concluded := must(initiator.Conclude(&req, &got))(t)
 		require.Equal(t, bits&3 == 2, concluded.Acknowledged, "%#x", bits)
 	}
 }

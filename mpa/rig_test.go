@@ -236,3 +236,11 @@ func pass(r *Receiver, s sink) Verdict {
 	}
 	return r.Verdict()
 }
+
+// must is v, if there was no error.
+func must[V any](v V, err error) func(require.TestingT) V {
+	return func(t require.TestingT) V {
+		require.NoError(t, err)
+		return v
+	}
+}

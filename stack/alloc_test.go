@@ -28,8 +28,7 @@ func (m *mover) Pull(dst [][]byte) Pulled {
 func (l *lab) moving(b netip.Addr) (src, dst *mover) {
 	src, dst = &mover{sending: true}, &mover{}
 	require.NoError(l.t, l.b.Listen(7, 4, func(*Conn) Upper { return dst }))
-	_, err := l.a.Dial(netip.AddrPortFrom(b, 7), src)
-	require.NoError(l.t, err)
+	must(l.a.Dial(netip.AddrPortFrom(b, 7), src))(l.t)
 	for dst.edge < 10<<20 {
 		l.a.Turn()
 		l.b.Turn()

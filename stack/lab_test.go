@@ -326,8 +326,7 @@ func (l *lab) dialAt(h *host, to netip.AddrPort, send ...int) *peer {
 	for _, n := range send {
 		u.toSend += uint64(n)
 	}
-	_, err := h.Dial(to, u)
-	require.NoError(l.t, err)
+	must(h.Dial(to, u))(l.t)
 	return u
 }
 

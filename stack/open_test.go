@@ -143,8 +143,7 @@ func TestOpenMemory(t *testing.T) {
 	const queues = 2
 	cfg := Config{Addr: addr, NoDAD: true}
 	cfg.Arena = hugepages.Heap(int(cfg.MemoryBytes(queues)) + 64)
-	_, err := cfg.Arena.Carve(64, 64)
-	require.NoError(t, err)
+	must(cfg.Arena.Carve(64, 64))(t)
 	h := must(Open(&closing{Port: cable(t).Port(0), queues: queues}, cfg))(t)
 	require.Equal(t, 8192, h.Pollers[1].Pool().Size())
 	require.NoError(t, h.Close())

@@ -67,8 +67,7 @@ func TestInterruptsRouse(t *testing.T) {
 		for _, p := range pollers {
 			awaitAsleep(t, p.Poller)
 		}
-		_, err := pollers[i%2].Counters(t.Context())
-		require.NoError(t, err)
+		must(pollers[i%2].Counters(t.Context()))(t)
 		c := dialUs(t, ourAddr.Addr())
 		awaitAsleep(t, pollers[0].Poller)
 		awaitAsleep(t, pollers[1].Poller)
@@ -160,8 +159,7 @@ func TestBell(t *testing.T) {
 		awaitAsleep(t, p)
 		atomic.StoreUint32(posted, 1)
 		if atomic.SwapUint32(asleep, 0) != 0 {
-			_, err := unix.Write(fd, []byte{1, 0, 0, 0, 0, 0, 0, 0})
-			require.NoError(t, err)
+			must(unix.Write(fd, []byte{1, 0, 0, 0, 0, 0, 0, 0}))(t)
 		}
 		<-turns
 	}

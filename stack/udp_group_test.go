@@ -178,8 +178,7 @@ func TestKernelGroup(t *testing.T) {
 				require.NoError(t, err)
 			})
 			defer c.Close()
-			_, err := c.Write([]byte("to a group"))
-			require.NoError(t, err)
+			must(c.Write([]byte("to a group")))(t)
 			require.Equal(t, "to a group", string((<-got).Octets))
 
 			b.bridge.Run(t, "ip", "link", "set", "br0", "type", "bridge", "mcast_snooping", "0") // forgets

@@ -223,8 +223,7 @@ func TestKernelUDP(t *testing.T) {
 		c := must(net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, 9))))(t)
 		for _, n := range []int{0, 1, 1400, 4000} {
 			message := bytes.Repeat([]byte("x"), n)
-			_, err := c.Write(message)
-			require.NoError(t, err)
+			must(c.Write(message))(t)
 			d := <-got
 			require.Equal(t, message, d.Octets)
 			if n > 1400 {

@@ -32,8 +32,7 @@ func newRuntime(t *testing.T, cdiDir string) *runtime {
 			skip.Missing(t, "needs %s: apt-get install runc rdmacm-utils perftest", name)
 		}
 	}
-	cache, err := cdi.NewCache(cdi.WithSpecDirs(cdiDir), cdi.WithAutoRefresh(false))
-	require.NoError(t, err)
+	cache := must(cdi.NewCache(cdi.WithSpecDirs(cdiDir), cdi.WithAutoRefresh(false)))(t)
 	return &runtime{t: t, dir: shortDir(t), cache: cache}
 }
 
@@ -49,8 +48,7 @@ func (r *runtime) run(name, beside string, a *v1beta1.ContainerAllocateResponse,
 	bundle := filepath.Join(r.dir, name)
 	root := filepath.Join(bundle, "root")
 	require.NoError(r.t, os.MkdirAll(root, 0o755))
-	path, err := exec.LookPath(args[0])
-	require.NoError(r.t, err)
+	path := must(exec.LookPath(args[0]))(r.t)
 	libgcc, err := exec.Command("gcc", "-print-file-name=libgcc_s.so.1").Output() // pthread_exit's
 	require.NoError(r.t, err)
 	out, err := exec.Command("ldd", path, strings.TrimSpace(string(libgcc))).CombinedOutput()
@@ -79,15 +77,13 @@ func (r *runtime) run(name, beside string, a *v1beta1.ContainerAllocateResponse,
 		strings.TrimSpace(string(libgcc))) {
 		if file = strings.TrimSuffix(file, ":"); !seen[file] {
 			seen[file] = true
-			real, err := filepath.EvalSymlinks(file)
-			require.NoError(r.t, err)
+			real := must(filepath.EvalSymlinks(file))(r.t)
 			spec.Mounts = append(spec.Mounts, specs.Mount{Destination: file, Source: real, Type: "bind",
 				Options: []string{"bind", "ro"}})
 		}
 	}
 	r.apply(spec, a)
-	text, err := json.Marshal(spec)
-	require.NoError(r.t, err)
+	text := must(json.Marshal(spec))(r.t)
 	require.NoError(r.t, os.WriteFile(filepath.Join(bundle, "config.json"), text, 0o600))
 	p := start(r.t, "runc", "--root", filepath.Join(r.dir, "state"), "run", "--bundle", bundle,
 		"--pid-file", filepath.Join(bundle, "pid"), r.id(name))
@@ -103,8 +99,7 @@ func (r *runtime) id(name string) string { return filepath.Base(r.dir) + "-" + n
 
 func (r *runtime) pid(name string) string {
 	r.t.Helper()
-	text, err := os.ReadFile(filepath.Join(r.dir, name, "pid"))
-	require.NoError(r.t, err)
+	text := must(os.ReadFile(filepath.Join(r.dir, name, "pid")))(r.t)
 	return string(text)
 }
 
@@ -130,8 +125,7 @@ func (r *runtime) apply(spec *specs.Spec, a *v1beta1.ContainerAllocateResponse) 
 		return
 	}
 	require.NoError(r.t, r.cache.Refresh())
-	missing, err := r.cache.InjectDevices(spec, names...)
-	require.NoError(r.t, err)
+	missing := must(r.cache.InjectDevices(spec, names...))(r.t)
 	require.Empty(r.t, missing)
 }
 
@@ -174,8 +168,7 @@ func TestContainers(t *testing.T) {
 			k, dir, cdiDir := newKubelet(t), shortDir(t), t.TempDir()
 			require.NoError(t, os.Mkdir(filepath.Join(dir, "programs"), 0o755))
 			file, _ := configure(t, dir, 2)
-			text, err := os.ReadFile(file)
-			require.NoError(t, err)
+			text := must(os.ReadFile(file))(t)
 			require.NoError(t, os.WriteFile(file,
 				[]byte(strings.Replace(string(text), "[control]", "mode = \"0666\"\n[control]", 1)), 0o600))
 			start(t, filepath.Join(bin, "rnicd"), "switch", "--config", file).says("msg=ready ")
@@ -190,8 +183,7 @@ func TestContainers(t *testing.T) {
 			allocated := func(resource string, ids ...string) func(int) *v1beta1.ContainerAllocateResponse {
 				resources[resource].until("Healthy", ids...)
 				return func(end int) *v1beta1.ContainerAllocateResponse {
-					a, err := resources[resource].allocate(ids[end])
-					require.NoError(t, err)
+					a := must(resources[resource].allocate(ids[end]))(t)
 					return a
 				}
 			}

@@ -39,8 +39,7 @@ func TestSockets(t *testing.T) {
 	r.until("Healthy", "0", "1", "2")
 	second := k.connect("rnicd-sockets.sock")
 	for _, ids := range [][]string{{"0"}, {"2", "1"}} {
-		a, err := r.allocate(ids...)
-		require.NoError(t, err)
+		a := must(r.allocate(ids...))(t)
 		require.Len(t, a.CdiDevices, 1)
 		require.Equal(t, "rnicd.io/rnic=sockets", a.CdiDevices[0].Name)
 		require.Empty(t, a.Envs)
@@ -81,8 +80,7 @@ func TestFilesOfSockets(t *testing.T) {
 	dir, host := t.TempDir(), cdi.Host{Libraries: fakeLibraries(t)}
 	path := filepath.Join(dir, "rnicd.json")
 	require.Empty(t, sockets(host, dir, 1)[0].trouble)
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
+	want := must(os.ReadFile(path))(t)
 	for _, spoil := range []func() error{
 		func() error { return os.Remove(path) },
 		func() error { return os.WriteFile(path, []byte("{}"), 0o600) },
@@ -90,8 +88,7 @@ func TestFilesOfSockets(t *testing.T) {
 	} {
 		require.NoError(t, spoil())
 		require.Empty(t, sockets(host, dir, 1)[0].trouble)
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
+		text := must(os.ReadFile(path))(t)
 		require.Equal(t, want, text)
 	}
 	require.Contains(t, sockets(host, path, 1)[0].trouble, "rnicd.json: not a directory")
@@ -154,8 +151,7 @@ func TestWithoutCDI(t *testing.T) {
 	offer(t, options{sockets: 1, lib: lib, noCDI: true, kubelet: k.dir})
 	r := k.await("rnicd.io/sockets")["rnicd.io/sockets"]
 	r.until("Healthy", "0")
-	a, err := r.allocate("0")
-	require.NoError(t, err)
+	a := must(r.allocate("0"))(t)
 	require.Empty(t, a.CdiDevices)
 	require.Equal(t, map[string]string{"LD_PRELOAD": "/usr/lib/rnicd/librnicd_verbs.so",
 		"LD_LIBRARY_PATH": "/usr/lib/rnicd/standin"}, a.Envs)
@@ -249,8 +245,7 @@ func TestFilesOfPrograms(t *testing.T) {
 			`{"cdiVersion": "0.3.0", "kind": %q, "devices": [{"name": %q}]}`, kind, device), 0o600))
 	}
 	list := func() (names []string) {
-		entries, err := os.ReadDir(cdiDir)
-		require.NoError(t, err)
+		entries := must(os.ReadDir(cdiDir))(t)
 		for _, e := range entries {
 			names = append(names, e.Name())
 		}
@@ -286,7 +281,6 @@ func TestFlags(t *testing.T) {
 	}
 	_, err := parse([]string{"-device-plugins", "/" + strings.Repeat("d", 90)}, io.Discard)
 	require.ErrorContains(t, err, "too long, a socket's path has at most 107 octets")
-	o, err := parse([]string{"-no-cdi"}, io.Discard)
-	require.NoError(t, err)
+	o := must(parse([]string{"-no-cdi"}, io.Discard))(t)
 	require.Empty(t, o.cdiDir)
 }

@@ -60,14 +60,12 @@ func manifests(t *testing.T) (all []manifest) {
 	t.Helper()
 	var files []string
 	for _, pattern := range []string{"manifests/*/*.yaml", "examples/*.yaml"} {
-		found, err := filepath.Glob(pattern)
-		require.NoError(t, err)
+		found := must(filepath.Glob(pattern))(t)
 		require.NotEmpty(t, found)
 		files = append(files, found...)
 	}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
+		text := must(os.ReadFile(file))(t)
 		first, _, _ := strings.Cut(string(text), "\n")
 		require.True(t, strings.HasPrefix(first, "# Not run on a real kubelet"),
 			"%s says: %s", file, first)
@@ -180,14 +178,11 @@ func checkContainer(t *testing.T, m manifest, c *corev1.Container) {
 
 // Switches of the manifests are configurations, and all their programs can be containers.
 func TestSwitchesOfManifests(t *testing.T) {
-	files, err := filepath.Glob("manifests/*/*.toml")
-	require.NoError(t, err)
+	files := must(filepath.Glob("manifests/*/*.toml"))(t)
 	require.Len(t, files, 3)
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		s, err := config.ParseSwitch(file, text, cdi.Drivers())
-		require.NoError(t, err)
+		text := must(os.ReadFile(file))(t)
+		s := must(config.ParseSwitch(file, text, cdi.Drivers()))(t)
 		open, secret, err := cdi.Host{Libraries: "/lib"}.Programs(s)
 		require.NoError(t, err)
 		require.Nil(t, open, "each program has a secret")

@@ -107,8 +107,7 @@ func (k *kubelet) connect(endpoint string) *resource {
 // next is the health by device of the next list.
 func (r *resource) next() map[string]string {
 	r.t.Helper()
-	list, err := r.lists.Recv()
-	require.NoError(r.t, err)
+	list := must(r.lists.Recv())(r.t)
 	health := map[string]string{}
 	for _, d := range list.Devices {
 		health[d.ID] = d.Health
@@ -201,8 +200,7 @@ func (l *line) wait() {
 // shortDir is a directory whose name leaves room for a socket's.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "rnicd-k-")
-	require.NoError(t, err)
+	dir := must(os.MkdirTemp("", "rnicd-k-"))(t)
 	require.NoError(t, os.Chmod(dir, 0o755))
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
@@ -223,8 +221,7 @@ var built = sync.OnceValues(func() (string, error) {
 
 func binaries(t *testing.T) string {
 	t.Helper()
-	dir, err := built()
-	require.NoError(t, err)
+	dir := must(built())(t)
 	return dir
 }
 
@@ -297,4 +294,12 @@ func (p *process) ends() int {
 		require.Fail(p.t, "does not end", "%s", p)
 	}
 	return p.cmd.ProcessState.ExitCode()
+}
+
+// must is v, if there was no error.
+func must[V any](v V, err error) func(require.TestingT) V {
+	return func(t require.TestingT) V {
+		require.NoError(t, err)
+		return v
+	}
 }

@@ -36,23 +36,20 @@ type side struct {
 
 func newPool(t testing.TB, bufs int) *mem.Pool {
 	cfg := mem.PoolConfig{Bufs: bufs, Stride: 2048}
-	pool, err := mem.NewPool(hugepages.Heap(cfg.Bytes()), cfg)
-	require.NoError(t, err)
+	pool := must(mem.NewPool(hugepages.Heap(cfg.Bytes()), cfg))(t)
 	return pool
 }
 
 // newCapture is one that does what cfg says, newFiles likewise.
 func newCapture(t testing.TB, out io.Writer, cfg Config) *Capture {
 	t.Helper()
-	c, err := New(out, cfg)
-	require.NoError(t, err)
+	c := must(New(out, cfg))(t)
 	return c
 }
 
 func newFiles(t testing.TB, cfg FilesConfig) *Files {
 	t.Helper()
-	f, err := NewFiles(cfg)
-	require.NoError(t, err)
+	f := must(NewFiles(cfg))(t)
 	return f
 }
 
@@ -68,10 +65,8 @@ func opened(t testing.TB, p pmd.Port) side {
 
 // newSides makes a link whose port 0 is captured, and opens both of its ports.
 func newSides(t testing.TB, c *Capture, link wire.Config) (captured, peer side) {
-	l, err := wire.New(link)
-	require.NoError(t, err)
-	p, err := c.Port(l.Port(0))
-	require.NoError(t, err)
+	l := must(wire.New(link))(t)
+	p := must(c.Port(l.Port(0)))(t)
 	require.Equal(t, l.Port(0).MAC(), p.MAC())
 	require.Equal(t, l.Port(0).Caps(), p.Caps())
 	return opened(t, p), opened(t, l.Port(1))
@@ -115,16 +110,14 @@ type packet struct {
 
 // read reads a file back with gopacket.
 func read(t testing.TB, file []byte) (packets []packet, r *pcapgo.NgReader) {
-	r, err := pcapgo.NewNgReader(bytes.NewReader(file), pcapgo.DefaultNgReaderOptions)
-	require.NoError(t, err)
+	r = must(pcapgo.NewNgReader(bytes.NewReader(file), pcapgo.DefaultNgReaderOptions))(t)
 	for {
 		data, ci, err := r.ReadPacketData()
 		if errors.Is(err, io.EOF) {
 			return packets, r
 		}
 		require.NoError(t, err)
-		intf, err := r.Interface(ci.InterfaceIndex)
-		require.NoError(t, err)
+		intf := must(r.Interface(ci.InterfaceIndex))(t)
 		packets = append(packets, packet{ci.Timestamp.UnixNano(), intf.Name, ci.Length, data})
 	}
 }
@@ -161,15 +154,13 @@ func TestBothDirections(t *testing.T) {
 // interfaceOf is the first interface of a file.
 func interfaceOf(t testing.TB, r *pcapgo.NgReader) pcapgo.NgInterface {
 	t.Helper()
-	intf, err := r.Interface(0)
-	require.NoError(t, err)
+	intf := must(r.Interface(0))(t)
 	return intf
 }
 
 // directions are those of the frames of a file.
 func directions(t testing.TB, file []byte) (all []pcapgo.NgEpbFlag) {
-	r, err := pcapgo.NewNgReader(bytes.NewReader(file), pcapgo.DefaultNgReaderOptions)
-	require.NoError(t, err)
+	r := must(pcapgo.NewNgReader(bytes.NewReader(file), pcapgo.DefaultNgReaderOptions))(t)
 	for {
 		_, _, opts, err := r.ReadPacketDataWithOptions()
 		if errors.Is(err, io.EOF) {
@@ -197,20 +188,17 @@ func TestFlushBeforeClose(t *testing.T) {
 // A queue in virtual time is one still when it is captured.
 func TestDeadlinePassesThrough(t *testing.T) {
 	c := newCapture(t, io.Discard, Config{})
-	l, err := wire.New(wire.Config{})
-	require.NoError(t, err)
+	l := must(wire.New(wire.Config{}))(t)
 	bad, err := fault.NewPort(l.Port(0), fault.Spec{Tx: fault.Faults{Delay: 5}}, func() int64 {
 		return 100
 	})
 	require.NoError(t, err)
-	p, err := c.Port(bad)
-	require.NoError(t, err)
+	p := must(c.Port(bad))(t)
 	s := opened(t, p)
 	require.EqualValues(t, math.MaxInt64, pmd.Deadline(s.q))
 	s.send(frame(1, 60))
 	require.EqualValues(t, 105, pmd.Deadline(s.q))
-	sound, err := l.Port(1).Open(0, newPool(t, 4))
-	require.NoError(t, err)
+	sound := must(l.Port(1).Open(0, newPool(t, 4)))(t)
 	require.EqualValues(t, math.MaxInt64, pmd.Deadline(sound))
 	require.NoError(t, c.Close())
 }
@@ -309,12 +297,10 @@ func TestTwoPortsAtOnce(t *testing.T) {
 	const each = 3000
 	var file bytes.Buffer
 	c := newCapture(t, &file, Config{Slots: 1 << 13, SnapLen: 64})
-	l, err := wire.New(wire.Config{Slots: 64})
-	require.NoError(t, err)
+	l := must(wire.New(wire.Config{Slots: 64}))(t)
 	var sides [2]side
 	for i := range sides { // both before either sends: what is sent to a port that is not open is lost
-		p, err := c.Port(l.Port(i))
-		require.NoError(t, err)
+		p := must(c.Port(l.Port(i)))(t)
 		sides[i] = opened(t, p)
 	}
 	var wg sync.WaitGroup
@@ -372,13 +358,11 @@ func TestIncompleteChecksumIsCompletedInTheFile(t *testing.T) {
 
 func TestCreateAndTshark(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.pcapng")
-	c, err := Create(path, Config{Clock: func() int64 { return epoch }})
-	require.NoError(t, err)
+	c := must(Create(path, Config{Clock: func() int64 { return epoch }}))(t)
 	captured, _ := newSides(t, c, wire.Config{Names: []string{"rnic0", "peer"}})
 	captured.send(frame(1, 60), frame(2, 1513))
 	require.NoError(t, c.Close())
-	info, err := os.Stat(path)
-	require.NoError(t, err)
+	info := must(os.Stat(path))(t)
 	require.Equal(t, os.FileMode(0o600), info.Mode())
 
 	tshark, err := exec.LookPath("tshark")
@@ -413,8 +397,7 @@ func TestErrors(t *testing.T) {
 	require.ErrorContains(t, err, "choose a file that can be written")
 
 	c := newCapture(t, io.Discard, Config{Slots: 1 << 20})
-	l, err := wire.New(wire.Config{MTU: 9000})
-	require.NoError(t, err)
+	l := must(wire.New(wire.Config{MTU: 9000}))(t)
 	p, err := c.Port(l.Port(0))
 	require.NoError(t, err)
 	_, err = p.Open(1, newPool(t, 1))
@@ -456,12 +439,10 @@ func TestNoAllocation(t *testing.T) {
 // whole without a frame, too.
 func TestDirect(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.pcapng")
-	c, err := Create(path, Config{Direct: true, Slots: 64})
-	require.NoError(t, err)
+	c := must(Create(path, Config{Direct: true, Slots: 64}))(t)
 	near, peer := newSides(t, c, wire.Config{})
 	inFile := func() []packet {
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
+		text := must(os.ReadFile(path))(t)
 		packets, _ := read(t, text)
 		return packets
 	}
@@ -474,4 +455,12 @@ func TestDirect(t *testing.T) {
 	require.Equal(t, frame(3, 60), inFile()[2].data)
 	require.NoError(t, c.Close())
 	require.Len(t, inFile(), 3)
+}
+
+// must is v, if there was no error.
+func must[V any](v V, err error) func(require.TestingT) V {
+	return func(t require.TestingT) V {
+		require.NoError(t, err)
+		return v
+	}
 }

@@ -45,24 +45,20 @@ func TestRingOfFiles(t *testing.T) {
 		f := newFiles(t, cfg)
 		for rest := all; len(rest) > 0; { // pieces of any size
 			n := 1 + rng.IntN(min(len(rest), 700))
-			k, err := f.Write(rest[:n])
-			require.NoError(t, err)
+			k := must(f.Write(rest[:n]))(t)
 			require.Equal(t, n, k)
 			rest = rest[n:]
 		}
 		require.NoError(t, f.Close())
 		require.Equal(t, Counters{Written: 204, Dropped: 2}, f.Counters())
-		names, err := filepath.Glob(filepath.Join(filepath.Dir(cfg.Path), "*"))
-		require.NoError(t, err)
+		names := must(filepath.Glob(filepath.Join(filepath.Dir(cfg.Path), "*")))(t)
 		require.Len(t, names, 3)
 		var got []packet
 		for i := f.next - 3; i < f.next; i++ {
 			name := cfg.Name(i)
-			info, err := os.Stat(name)
-			require.NoError(t, err)
+			info := must(os.Stat(name))(t)
 			require.Equal(t, os.FileMode(0o600), info.Mode())
-			text, err := os.ReadFile(name)
-			require.NoError(t, err)
+			text := must(os.ReadFile(name))(t)
 			packets, r := read(t, text)
 			require.Equal(t, 2, r.NInterfaces())
 			require.NotEmpty(t, packets)
@@ -80,8 +76,7 @@ func TestOneFile(t *testing.T) {
 	all := stream(t, 3)
 	path := filepath.Join(t.TempDir(), "one")
 	f := newFiles(t, FilesConfig{Path: path})
-	_, err := f.Write(all[:len(all)-5])
-	require.NoError(t, err)
+	must(f.Write(all[:len(all)-5]))(t)
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	packets, _ := read(t, text)

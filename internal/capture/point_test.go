@@ -18,8 +18,7 @@ import (
 
 // newPoint makes a link whose port 0 is a Point, and opens both of its ports.
 func newPoint(t testing.TB, link wire.Config) (p *Point, near, peer side) {
-	l, err := wire.New(link)
-	require.NoError(t, err)
+	l := must(wire.New(link))(t)
 	p = NewPoint(l.Port(0))
 	return p, opened(t, p), opened(t, l.Port(1))
 }
@@ -83,8 +82,7 @@ func TestAttachedMax(t *testing.T) {
 // A filter is asked before a frame takes room, and knows its direction.
 func TestFilter(t *testing.T) {
 	var file bytes.Buffer
-	only, err := filter.Compile("inbound and src ether 02:00:00:00:00:01")
-	require.NoError(t, err)
+	only := must(filter.Compile("inbound and src ether 02:00:00:00:00:01"))(t)
 	c := newCapture(t, &file, Config{Filter: only, Slots: 1})
 	p, near, peer := newPoint(t, wire.Config{})
 	require.NoError(t, c.Attach(p))
@@ -133,8 +131,7 @@ func TestLive(t *testing.T) {
 	go func() { attached <- c.Attach(p) }()
 	require.NoError(t, <-attached)
 	require.Equal(t, 1, near.send(frame(1, 60)))
-	r, err := pcapgo.NewNgReader(in, pcapgo.DefaultNgReaderOptions)
-	require.NoError(t, err)
+	r := must(pcapgo.NewNgReader(in, pcapgo.DefaultNgReaderOptions))(t)
 	data, _, err := r.ReadPacketData()
 	require.NoError(t, err)
 	require.Equal(t, frame(1, 60), data)
@@ -159,8 +156,7 @@ func TestMissingFramesAreTold(t *testing.T) {
 	require.Equal(t, 2, near.send(frame(6, 60), frame(7, 60)))
 	c.mu.Unlock()
 	require.NoError(t, c.Close())
-	r, err := pcapgo.NewNgReader(bytes.NewReader(file.Bytes()), pcapgo.DefaultNgReaderOptions)
-	require.NoError(t, err)
+	r := must(pcapgo.NewNgReader(bytes.NewReader(file.Bytes()), pcapgo.DefaultNgReaderOptions))(t)
 	var comments [][]string
 	for {
 		_, _, opts, err := r.ReadPacketDataWithOptions()

@@ -40,8 +40,7 @@ func TestFilesBecomePrivate(t *testing.T) {
 			require.NoError(t, os.Chmod(path, mode))
 			close, err := open(path)
 			require.NoError(t, err, name)
-			info, err := os.Stat(path)
-			require.NoError(t, err)
+			info := must(os.Stat(path))(t)
 			require.Equal(t, os.FileMode(0o600), info.Mode(), "%s over %v", name, mode)
 			require.Zero(t, info.Size())
 			require.NoError(t, close())
@@ -84,12 +83,10 @@ func TestFilesThatAreNotOurs(t *testing.T) {
 				require.NoError(t, err)
 				_, err = open(path)
 				require.ErrorContains(t, err, c.reason)
-				after, err := os.Lstat(path)
-				require.NoError(t, err)
+				after := must(os.Lstat(path))(t)
 				require.Equal(t, before.Mode(), after.Mode())
 				require.Equal(t, before.Size(), after.Size())
-				text, err := os.ReadFile(other)
-				require.NoError(t, err)
+				text := must(os.ReadFile(other))(t)
 				require.Equal(t, "dear", string(text))
 				require.NoFileExists(t, other+"x")
 			})
@@ -99,8 +96,7 @@ func TestFilesThatAreNotOurs(t *testing.T) {
 
 func pipeWithReader(t *testing.T, path, _ string) {
 	require.NoError(t, unix.Mkfifo(path, 0o600))
-	r, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	require.NoError(t, err)
+	r := must(os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0))(t)
 	t.Cleanup(func() { r.Close() })
 }
 

@@ -428,8 +428,7 @@ listen = %d
 [limits]
 drain = "1ms"
 `, port))
-	c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-	require.NoError(t, err)
+	c := must(net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port)))(t)
 	defer c.Close()
 	must(io.WriteString(c, "a"))(t)
 	must(io.ReadFull(c, make([]byte, 1)))(t)

@@ -99,15 +99,13 @@ func TestNoClockBelowStack(t *testing.T) {
 			continue
 		}
 		packages++
-		paths, err := filepath.Glob(filepath.Join("../..", name, "*.go"))
-		require.NoError(t, err)
+		paths := must(filepath.Glob(filepath.Join("../..", name, "*.go")))(t)
 		for _, file := range paths {
 			if strings.HasSuffix(file, "_test.go") {
 				continue
 			}
 			fset := token.NewFileSet()
-			f, err := parser.ParseFile(fset, file, nil, parser.ParseComments|parser.SkipObjectResolution)
-			require.NoError(t, err)
+			f := must(parser.ParseFile(fset, file, nil, parser.ParseComments|parser.SkipObjectResolution))(t)
 			where := name + "/" + filepath.Base(file)
 			reads := clockReads(fset, f)
 			need[where] = len(reads) > 0

@@ -24,8 +24,7 @@ const longToken = 40
 func TestColumns(t *testing.T) {
 	list := exec.Command("git", "ls-files", "*.go", "*.c", "*.h", "*.md")
 	list.Dir = "../.."
-	out, err := list.Output()
-	require.NoError(t, err)
+	out := must(list.Output())(t)
 	files := strings.Fields(string(out))
 	require.Greater(t, len(files), 500)
 	for _, name := range files {

@@ -189,8 +189,7 @@ func list(t *testing.T, args ...string) []pkg {
 		"go", append([]string{"list", "-e", "-json=ImportPath,Imports,TestImports,XTestImports,Error"},
 			args...)...)
 	cmd.Dir = "../.."
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+	out := must(cmd.StdoutPipe())(t)
 	require.NoError(t, cmd.Start())
 	var pkgs []pkg
 	dec := json.NewDecoder(out)
@@ -298,4 +297,12 @@ func TestImportsPointDown(t *testing.T) {
 	code, tests := imported(t)
 	table := architecture(t, code)
 	require.Empty(t, upwardImports(table, code, tests))
+}
+
+// must is v, if there was no error.
+func must[V any](v V, err error) func(require.TestingT) V {
+	return func(t require.TestingT) V {
+		require.NoError(t, err)
+		return v
+	}
 }

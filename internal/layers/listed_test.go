@@ -104,8 +104,7 @@ func receiver(t ast.Expr) *ast.Ident {
 // new one, package or name, is there on purpose. All other packages are below an internal.
 func TestPublicPackages(t *testing.T) {
 	code, _ := imported(t)
-	text, err := os.ReadFile("../../README.md")
-	require.NoError(t, err)
+	text := must(os.ReadFile("../../README.md"))(t)
 	said := map[string]string{}
 	for _, row := range regexp.MustCompile(`(?m)^\| \[[a-z/]+\]\(([a-z/]+)\) \| ([0-9]+) \|`).
 		FindAllStringSubmatch(string(text), -1) {
@@ -116,8 +115,7 @@ func TestPublicPackages(t *testing.T) {
 		if !public(name) {
 			continue
 		}
-		names, err := exported(os.DirFS(filepath.Join("../..", name)))
-		require.NoError(t, err)
+		names := must(exported(os.DirFS(filepath.Join("../..", name))))(t)
 		if len(names) > 0 {
 			found[name] = strconv.Itoa(len(names))
 			total += len(names)
@@ -141,14 +139,12 @@ func TestNoExportedAtomics(t *testing.T) {
 		if !public(name) {
 			continue
 		}
-		files, err := filepath.Glob(filepath.Join("../..", name, "*.go"))
-		require.NoError(t, err)
+		files := must(filepath.Glob(filepath.Join("../..", name, "*.go")))(t)
 		for _, file := range files {
 			if strings.HasSuffix(file, "_test.go") {
 				continue
 			}
-			f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-			require.NoError(t, err)
+			f := must(parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution))(t)
 			if f.Name.Name != "main" && ast.FileExports(f) {
 				found = append(found, atomicFields(f)...)
 			}
@@ -190,10 +186,8 @@ func TestAtomicFields(t *testing.T) {
 
 // The front page of go doc lists the packages of README.md's table, for the same.
 func TestFrontPage(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
-	require.NoError(t, err)
-	doc, err := os.ReadFile("../../doc.go")
-	require.NoError(t, err)
+	readme := must(os.ReadFile("../../README.md"))(t)
+	doc := must(os.ReadFile("../../doc.go"))(t)
 	said, listed := map[string]string{}, map[string]string{}
 	for _, row := range regexp.MustCompile(`(?m)^\| \[[a-z/]+\]\(([a-z/]+)\) \| [0-9]+ \| (.*) \|$`).
 		FindAllStringSubmatch(string(readme), -1) {

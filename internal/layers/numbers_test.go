@@ -32,8 +32,7 @@ func (l layerTable) of(name string) (n int, ok bool) {
 // architecture is the table as ARCHITECTURE.md has it. code has all of our packages.
 func architecture(t *testing.T, code map[string][]string) layerTable {
 	t.Helper()
-	text, err := os.ReadFile("../../ARCHITECTURE.md")
-	require.NoError(t, err)
+	text := must(os.ReadFile("../../ARCHITECTURE.md"))(t)
 	table, wrong := parseLayers(string(text), func(name string) bool {
 		for p := range code {
 			if p == name || strings.HasPrefix(p, name+"/") {

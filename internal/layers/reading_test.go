@@ -76,8 +76,7 @@ type reference struct {
 // readingOrder are the files that a doc.go lists, in its order. A line may name several.
 func readingOrder(t *testing.T, doc string) (names []string) {
 	t.Helper()
-	text, err := os.ReadFile(doc)
-	require.NoError(t, err)
+	text := must(os.ReadFile(doc))(t)
 	file := regexp.MustCompile(`\b[a-z0-9_]+\.go\b`)
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, "//\t") {
@@ -95,8 +94,7 @@ func upwardReferences(t *testing.T, name string) (refs []reference) {
 	fset := token.NewFileSet()
 	var files []*ast.File
 	listed := 0
-	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	require.NoError(t, err)
+	paths := must(filepath.Glob(filepath.Join(dir, "*.go")))(t)
 	for _, path := range paths {
 		base := filepath.Base(path)
 		if strings.HasSuffix(base, "_test.go") || base == "doc.go" {
@@ -107,15 +105,13 @@ func upwardReferences(t *testing.T, name string) (refs []reference) {
 		if ok, err := build.Default.MatchFile(dir, base); err != nil || !ok {
 			continue // of another machine
 		}
-		f, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)
-		require.NoError(t, err)
+		f := must(parser.ParseFile(fset, path, nil, parser.SkipObjectResolution))(t)
 		files = append(files, f)
 	}
 	require.Equal(t, len(order), listed, "doc.go lists %v", order)
 	info := types.Info{Uses: map[*ast.Ident]types.Object{}}
 	cfg := types.Config{Importer: importer.ForCompiler(fset, "gc", exports(t, "./"+name))}
-	pkg, err := cfg.Check(module+name, fset, files, &info)
-	require.NoError(t, err)
+	pkg := must(cfg.Check(module+name, fset, files, &info))(t)
 	for id, obj := range info.Uses {
 		if obj.Pkg() != pkg || !isCode(pkg, obj) {
 			continue
@@ -150,8 +146,7 @@ func exports(t *testing.T, pkg string) importer.Lookup {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export", pkg)
 	cmd.Dir = "../.."
-	out, err := cmd.Output()
-	require.NoError(t, err)
+	out := must(cmd.Output())(t)
 	files := map[string]string{}
 	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p struct{ ImportPath, Export string }

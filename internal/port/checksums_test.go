@@ -17,8 +17,7 @@ func TestChecksumsLeft(t *testing.T) {
 	ns.Run(t, "ip", "link", "add", "br0", "type", "bridge")
 	left := func(driver, device string) (all []ChecksumsLeft) {
 		t.Helper()
-		d, err := Builtin().ByName(driver)
-		require.NoError(t, err)
+		d := must(Builtin().ByName(driver))(t)
 		ns.Do(func() { all = (&Config{Driver: d, Device: device}).ChecksumsLeft() })
 		return all
 	}

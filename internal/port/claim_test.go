@@ -33,8 +33,7 @@ func TestClaimsOfDrivers(t *testing.T) {
 		{"memif", Config{Socket: "/run/memif.sock"}, nil}, // its server refuses a second one
 		{"kernel", Config{}, nil},
 	} {
-		d, err := Builtin().ByName(tc.driver)
-		require.NoError(t, err)
+		d := must(Builtin().ByName(tc.driver))(t)
 		var got []string
 		if d.Claims != nil {
 			got = d.Claims(&tc.cfg)
@@ -46,8 +45,7 @@ func TestClaimsOfDrivers(t *testing.T) {
 // A device has one holder in a network namespace, whose process the error names; a holder that was
 // killed has nothing. This test runs itself as that process.
 func TestClaim(t *testing.T) {
-	d, err := Builtin().ByName("tap")
-	require.NoError(t, err)
+	d := must(Builtin().ByName("tap"))(t)
 	cfg := Config{Driver: d, Device: "rclaim"}
 	if os.Getenv("CLAIM_CHILD") != "" {
 		_, err := Claim(&cfg)
@@ -56,8 +54,7 @@ func TestClaim(t *testing.T) {
 	}
 	netlab.New(t).Do(func() {
 		require.NoError(t, Holder(&cfg))
-		first, err := Claim(&cfg)
-		require.NoError(t, err)
+		first := must(Claim(&cfg))(t)
 		other := cfg
 		other.Device = "rclaim2"
 		second, err := Claim(&other)
@@ -69,8 +66,7 @@ func TestClaim(t *testing.T) {
 		require.Equal(t, InUseError{"rclaim", os.Getpid()}, *inUse)
 		require.Equal(t, err, Holder(&cfg))
 		netlab.New(t).Do(func() { // where it is another device
-			same, err := Claim(&cfg)
-			require.NoError(t, err)
+			same := must(Claim(&cfg))(t)
 			same.Release()
 		})
 		first.Release()
@@ -78,8 +74,7 @@ func TestClaim(t *testing.T) {
 
 		child := exec.Command(os.Args[0], "-test.run=^TestClaim$")
 		child.Env = append(os.Environ(), "CLAIM_CHILD=1")
-		out, err := child.StdoutPipe()
-		require.NoError(t, err)
+		out := must(child.StdoutPipe())(t)
 		require.NoError(t, child.Start())
 		line, err := bufio.NewReader(out).ReadString('\n')
 		require.NoError(t, err)
@@ -89,8 +84,7 @@ func TestClaim(t *testing.T) {
 		require.Equal(t, child.Process.Pid, inUse.PID)
 		require.NoError(t, child.Process.Kill())
 		require.Error(t, child.Wait(), "killed")
-		again, err := Claim(&cfg)
-		require.NoError(t, err)
+		again := must(Claim(&cfg))(t)
 		again.Release()
 	})
 }

@@ -38,12 +38,19 @@ func TestPoll(t *testing.T) {
 }
 
 func TestCores(t *testing.T) {
-	cores, err := ParseCores("8,2-3,1023")
-	require.NoError(t, err)
+	cores := must(ParseCores("8,2-3,1023"))(t)
 	require.Equal(t, []int{8, 2, 3, 1023}, cores)
 	for _, bad := range []string{"", "-", "a", "3-2", "-1", "1024", "1,,2", "2-3-4",
 		"99999999999", "1-3,2"} {
 		_, err := ParseCores(bad)
 		require.Error(t, err, bad)
+	}
+}
+
+// must is v, if there was no error.
+func must[V any](v V, err error) func(require.TestingT) V {
+	return func(t require.TestingT) V {
+		require.NoError(t, err)
+		return v
 	}
 }

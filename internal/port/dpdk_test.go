@@ -45,8 +45,7 @@ func run(t *testing.T, words ...string) {
 
 func dpdkConfig(t *testing.T, device, addr string) Config {
 	t.Helper()
-	d, err := Builtin().ByName("dpdk")
-	require.NoError(t, err)
+	d := must(Builtin().ByName("dpdk"))(t)
 	return Config{Driver: d, Device: device, Addrs: []netip.Prefix{netip.MustParsePrefix(addr)},
 		DAD: DADNone, Node: -1}
 }
@@ -65,8 +64,7 @@ func TestDPDKOptionsReachDevice(t *testing.T) {
 	_, err = Open(c)
 	require.ErrorContains(t, err, "200 Bufs to receive into do not even fill 256 descriptors")
 	c.Options["rx_buffers"] = "2048"
-	p, err := Open(c)
-	require.NoError(t, err)
+	p := must(Open(c))(t)
 	require.IsType(t, &dpdk.Port{}, p.Device())
 	require.Len(t, p.Pollers(), 2)
 	require.NoError(t, p.Close())
@@ -90,8 +88,7 @@ const written = 1 << 20
 
 func opened(t *testing.T, c Config) *Port {
 	t.Helper()
-	p, err := Open(c)
-	require.NoError(t, err)
+	p := must(Open(c))(t)
 	t.Cleanup(func() { require.NoError(t, p.Close()) })
 	require.NoError(t, p.Start())
 	return p
@@ -99,16 +96,14 @@ func opened(t *testing.T, c Config) *Port {
 
 func adapter(t *testing.T, p *Port) *rnic.Adapter {
 	t.Helper()
-	a, err := p.Adapter()
-	require.NoError(t, err)
+	a := must(p.Adapter())(t)
 	t.Cleanup(func() { require.NoError(t, a.Close(context.Background())) })
 	return a
 }
 
 func created(t *testing.T, a *rnic.Adapter) *rnic.CompletionQueue {
 	t.Helper()
-	cq, err := a.CreateCQ(300)
-	require.NoError(t, err)
+	cq := must(a.CreateCQ(300))(t)
 	return cq
 }
 
@@ -126,8 +121,7 @@ func TestDPDKCutsBetweenFPDUs(t *testing.T) {
 			p, err := open(c, a)
 			return watched{p, &queue}, err
 		}
-		tap, err := Builtin().ByName("tap")
-		require.NoError(t, err)
+		tap := must(Builtin().ByName("tap"))(t)
 		writer = opened(t, c)
 		// net_tap cuts what is shorter than its MTU with the headers.
 		reader = opened(t, Config{Driver: tap, Device: "rnic1", MTU: 1400, Region: written,
@@ -140,14 +134,11 @@ func TestDPDKCutsBetweenFPDUs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	from, to := adapter(t, writer), adapter(t, reader)
-	l, err := to.Listen(ctx, ":7174", rnic.ListenOptions{})
-	require.NoError(t, err)
+	l := must(to.Listen(ctx, ":7174", rnic.ListenOptions{}))(t)
 	defer l.Close()
 	pd, cq := to.AllocPD(), created(t, to)
-	server, err := to.CreateQP(rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq})
-	require.NoError(t, err)
-	region, err := pd.Register(reader.Region(), rnic.RemoteWrite|rnic.LocalWrite)
-	require.NoError(t, err)
+	server := must(to.CreateQP(rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq}))(t)
+	region := must(pd.Register(reader.Region(), rnic.RemoteWrite|rnic.LocalWrite))(t)
 	accepted := make(chan error, 1)
 	go func() {
 		req, err := l.Accept(ctx)
@@ -157,8 +148,7 @@ func TestDPDKCutsBetweenFPDUs(t *testing.T) {
 		accepted <- err
 	}()
 	pd, cq = from.AllocPD(), created(t, from)
-	client, err := from.CreateQP(rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq})
-	require.NoError(t, err)
+	client := must(from.CreateQP(rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq}))(t)
 	require.NoError(t, client.Connect(ctx, "10.9.0.2:7174", rnic.ConnParam{}))
 	require.NoError(t, <-accepted)
 	data := make([]byte, written)
@@ -183,11 +173,9 @@ func TestDPDKCutsBetweenFPDUs(t *testing.T) {
 // (RFC 5044 sections 4.2 to 4.4). It returns how many there are.
 func fpdus(t *testing.T, path string) (n int) {
 	t.Helper()
-	file, err := os.Open(path)
-	require.NoError(t, err)
+	file := must(os.Open(path))(t)
 	defer file.Close()
-	frames, err := pcapgo.NewReader(file)
-	require.NoError(t, err)
+	frames := must(pcapgo.NewReader(file))(t)
 	var begin uint32 // sequence number of the first octet after start-up
 	for {
 		octets, _, err := frames.ReadPacketData()

@@ -80,8 +80,7 @@ func TestConflictsAreTold(t *testing.T) {
 // A port serves on its configured addresses, whatever their scope, until another host has the last.
 func TestLinkLocalAddressesServe(t *testing.T) {
 	for _, text := range []string{"fe80::2/64", "169.254.7.1/16"} {
-		link, err := wire.New(wire.Config{})
-		require.NoError(t, err)
+		link := must(wire.New(wire.Config{}))(t)
 		p, err := Open(Config{
 			Driver: Of("cable", wire.MTUMax, link.Port(0)),
 			Addrs:  []netip.Prefix{netip.MustParsePrefix(text)},
@@ -91,8 +90,7 @@ func TestLinkLocalAddressesServe(t *testing.T) {
 		require.NoError(t, p.Start())
 		var h heard
 		c := newConflicts(p.cfg.Addrs)
-		all, err := p.pollers[0].Addrs(t.Context())
-		require.NoError(t, err)
+		all := must(p.pollers[0].Addrs(t.Context()))(t)
 		require.NoError(t, c.tell(all, time.Now(), &h), text)
 		require.Empty(t, h.said())
 		require.Len(t, all, 1)
@@ -121,10 +119,8 @@ func TestFullPeriod(t *testing.T) {
 // That a file is full is told once, and is no error of Close then.
 func TestFullCaptureIsTold(t *testing.T) {
 	var h heard
-	c, err := capture.New(full{}, capture.Config{})
-	require.NoError(t, err)
-	link, err := wire.New(wire.Config{})
-	require.NoError(t, err)
+	c := must(capture.New(full{}, capture.Config{}))(t)
+	link := must(wire.New(wire.Config{}))(t)
 	require.NoError(t, c.Attach(capture.NewPoint(link.Port(0))))
 	p := &Port{capture: c}
 	p.lookAtCapture(&h)

@@ -59,8 +59,7 @@ func listenAndEnd(dir string) {
 func serving(t *testing.T, answers map[string]Answer) (Program, *http.Client) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "sockets")
-	s, err := Listen(dir)
-	require.NoError(t, err)
+	s := must(Listen(dir))(t)
 	t.Cleanup(func() { s.listen.Close() })
 	go s.Serve(answers)
 	all := in(dir, os.Geteuid())
@@ -138,8 +137,7 @@ func TestStrangers(t *testing.T) {
 	}})
 	for _, text := range []string{"", "\n\n", "GET\r\n\r\n", "GET / HTTP/2\r\n\r\n",
 		"GET / HTTP/1.0\r\n\r\n", "GET x HTTP/1.1\r\n\r\n", strings.Repeat("x", 2*headMax)} {
-		n, err := p.Dial(t.Context())
-		require.NoError(t, err)
+		n := must(p.Dial(t.Context()))(t)
 		_, _ = io.WriteString(n, text) // it may have ended
 		require.NoError(t, n.(*net.UnixConn).CloseWrite())
 		answer, _ := io.ReadAll(n) // a reset, where there was more
@@ -189,8 +187,7 @@ func TestIdleClients(t *testing.T) {
 		return nil
 	}})
 	for range clientsMax {
-		idle, err := p.Dial(t.Context())
-		require.NoError(t, err)
+		idle := must(p.Dial(t.Context()))(t)
 		defer idle.Close()
 	}
 	c.Timeout = 5 * time.Second // as rnicd status waits
@@ -203,8 +200,7 @@ func TestIdleClients(t *testing.T) {
 // it, and by the next process of its number.
 func TestSocketOfAnother(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "sockets")
-	self, err := os.Executable()
-	require.NoError(t, err)
+	self := must(os.Executable())(t)
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), "PROGRAMS_TEST_DIR="+dir)
 	out, err := cmd.Output()
@@ -242,14 +238,12 @@ func TestSocketOfAnother(t *testing.T) {
 
 	// Of this number: a stale one is taken over, that of another process is not.
 	mine := filepath.Join(dir, strconv.Itoa(os.Getpid())+".sock")
-	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: mine, Net: "unix"})
-	require.NoError(t, err)
+	stale := must(net.ListenUnix("unix", &net.UnixAddr{Name: mine, Net: "unix"}))(t)
 	stale.SetUnlinkOnClose(false)
 	require.NoError(t, stale.Close())
 	others := []string{"4194305.sock", "4194305.1.sock"} // more than a process can have
 	for _, name := range others {
-		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, name), Net: "unix"})
-		require.NoError(t, err)
+		l := must(net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, name), Net: "unix"}))(t)
 		l.SetUnlinkOnClose(false)
 		if name == others[0] {
 			require.NoError(t, l.Close())
@@ -258,8 +252,7 @@ func TestSocketOfAnother(t *testing.T) {
 		}
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "4194306.sock"), nil, 0o600))
-	s, err := Listen(dir)
-	require.NoError(t, err)
+	s := must(Listen(dir))(t)
 	require.Equal(t, mine, s.Path())
 	require.NoFileExists(t, filepath.Join(dir, others[0]))
 	require.FileExists(t, filepath.Join(dir, others[1]))
@@ -268,8 +261,7 @@ func TestSocketOfAnother(t *testing.T) {
 	require.NoError(t, os.Rename(mine+".x", mine)) // not a socket of this process's
 	s.Remove()
 	require.FileExists(t, mine)
-	again, err := Listen(dir)
-	require.NoError(t, err)
+	again := must(Listen(dir))(t)
 	require.Equal(t, strings.Replace(mine, ".sock", ".1.sock", 1), again.Path())
 	again.Remove()
 	require.NoFileExists(t, again.Path())
@@ -318,12 +310,10 @@ func TestOtherUser(t *testing.T) {
 		skip.Missing(t, "needs root, to become another user")
 	}
 	const nobody = 65534
-	dir, err := os.MkdirTemp("/tmp", "rnicd-programs-test-")
-	require.NoError(t, err)
+	dir := must(os.MkdirTemp("/tmp", "rnicd-programs-test-"))(t)
 	defer os.RemoveAll(dir)
 	require.NoError(t, os.Chmod(dir, 0o755))
-	s, err := Listen(dir)
-	require.NoError(t, err)
+	s := must(Listen(dir))(t)
 	require.NoError(t, os.Chmod(s.Path(), 0o666))
 	go s.Serve(map[string]Answer{"/": func(context.Context, url.Values, io.Writer) error {
 		return nil
@@ -347,4 +337,12 @@ func TestOtherUser(t *testing.T) {
 		_, _ = fmt.Sscanf(string(text), "HTTP/1.1 %d", &code)
 	}()
 	require.Equal(t, 403, <-status)
+}
+
+// must is v, if there was no error.
+func must[V any](v V, err error) func(require.TestingT) V {
+	return func(t require.TestingT) V {
+		require.NoError(t, err)
+		return v
+	}
 }

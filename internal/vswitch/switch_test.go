@@ -386,8 +386,7 @@ func askToAttach(t *testing.T, socket string, id uint32, secret string) (reason 
 	h := &hostile{t: t, conn: conn}
 	require.Equal(t, make([]byte, 4), h.next()[40:44],
 		"HELLO: the highest ring of each direction is ring 0")
-	_, err := conn.Write(initMessage(id, secret))
-	require.NoError(t, err)
+	must(conn.Write(initMessage(id, secret)))(t)
 	answer := h.next()
 	if binary.NativeEndian.Uint16(answer) == msgACK {
 		return ""

@@ -26,8 +26,7 @@ func TestAFPacketOnVeth(t *testing.T) {
 		s.send(t, want)
 		require.Equal(t, want, readRaw(t, fd, isOurs))
 		want = frame(r, 60+r.IntN(1400))
-		_, err := unix.Write(fd, want)
-		require.NoError(t, err)
+		must(unix.Write(fd, want))(t)
 		require.Equal(t, want, s.receive(t, 1, isOurs)[0])
 	}
 	s.settled(t)

@@ -143,8 +143,7 @@ func affinities(t *testing.T) map[string]unix.CPUSet {
 	sets := map[string]unix.CPUSet{}
 	for _, task := range tasks {
 		var tid int
-		_, err := fmt.Sscan(filepath.Base(task), &tid)
-		require.NoError(t, err)
+		must(fmt.Sscan(filepath.Base(task), &tid))(t)
 		var set unix.CPUSet
 		if unix.SchedGetaffinity(tid, &set) == nil {
 			sets[filepath.Base(task)] = set

@@ -86,8 +86,7 @@ func flows(t *testing.T, fd, n int, sides []*side) (frames []int) {
 			require.NoError(t, tcp.SetNetworkLayerForChecksum(ip))
 			eth := &layers.Ethernet{SrcMAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, DstMAC: tapOurMAC,
 				EthernetType: layers.EthernetTypeIPv4}
-			_, err := unix.Write(fd, serialize(t, true, eth, ip, tcp, gopacket.Payload("payload")))
-			require.NoError(t, err)
+			must(unix.Write(fd, serialize(t, true, eth, ip, tcp, gopacket.Payload("payload"))))(t)
 		}
 		eventually(func() bool {
 			for i, s := range sides {

@@ -185,8 +185,7 @@ func TestTapRxChecksum(t *testing.T) {
 		{"TCP over IPv6, TCP damaged", flip(frame6, 76), mem.RxChecksumBad},
 		{"neither", frame(newRand(t), 100), 0},
 	} {
-		_, err := unix.Write(fd, c.frame)
-		require.NoError(t, err)
+		must(unix.Write(fd, c.frame))(t)
 		var got mem.DescFlags
 		s.receive(t, 1, func(f []byte, d mem.Desc) bool {
 			got = d.Flags & both

@@ -74,8 +74,7 @@ func TestAFPacketVLAN(t *testing.T) {
 		require.Equal(t, tagged(want, 7), readTagged(t, fd))
 		want = frame(r, 60+r.IntN(1400))
 		for _, f := range [][]byte{frame(r, 300), tagged(frame(r, 300), 8), tagged(want, 7)} {
-			_, err := unix.Write(fd, f)
-			require.NoError(t, err)
+			must(unix.Write(fd, f))(t)
 		}
 		require.Equal(t, [][]byte{want}, s.receive(t, 1, isOurs))
 	}
@@ -91,8 +90,7 @@ func TestAFPacketLeavesTags(t *testing.T) {
 	r := newRand(t)
 	for range 50 {
 		want := tagged(frame(r, 60+r.IntN(1400)), 7)
-		_, err := unix.Write(fd, want)
-		require.NoError(t, err)
+		must(unix.Write(fd, want))(t)
 		got := s.receive(t, 1, func(f []byte, _ mem.Desc) bool {
 			return len(f) > 18 && f[16] == 0x88 && f[17] == 0xb5
 		})

@@ -72,8 +72,7 @@ func rawRegion(t testing.TB, size int64, seals int) (fd int, memory []byte) {
 	t.Cleanup(func() { unix.Close(fd) })
 	require.NoError(t, unix.Ftruncate(fd, size))
 	if seals != 0 {
-		_, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
-		require.NoError(t, err)
+		must(unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals))(t)
 	}
 	memory = must(unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)
 	t.Cleanup(func() { require.NoError(t, unix.Munmap(memory)) })

@@ -216,8 +216,7 @@ func TestRegionsAreThere(t *testing.T) {
 	fd := must(unix.MemfdCreate("sparse", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING))(t)
 	defer unix.Close(fd)
 	require.NoError(t, unix.Ftruncate(fd, octets))
-	_, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK)
-	require.NoError(t, err)
+	must(unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK))(t)
 	r := must(mapRegion(fd, octets, true))(t)
 	defer unmapAll([]region{r})
 	var st unix.Stat_t

@@ -207,8 +207,7 @@ func TestInterrupts(t *testing.T) {
 		n := must(unix.Poll(poll, int(patience.Milliseconds())))(t)
 		require.Equal(t, 1, n, "no interrupt")
 		var b [8]byte
-		_, err := unix.Read(out, b[:])
-		require.NoError(t, err)
+		must(unix.Read(out, b[:]))(t)
 		return native.Uint64(b[:])
 	}
 	require.Equal(t, 2, s.queues[0].Tx(bufs))
@@ -259,8 +258,7 @@ func TestBellsThatBlock(t *testing.T) {
 // fill makes an eventfd as full as can be.
 func fill(t testing.TB, fd int) {
 	t.Helper()
-	_, err := unix.Write(fd, []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
-	require.NoError(t, err)
+	must(unix.Write(fd, []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}))(t)
 }
 
 // A socket in the abstract namespace, and a path left behind by a server that is gone.

@@ -18,8 +18,7 @@ func TestPausedHandshake(t *testing.T) {
 	c := rawDial(t, socket)
 	require.NoError(t, server.Process.Signal(syscall.SIGSTOP))
 	var status unix.WaitStatus
-	_, err := unix.Wait4(server.Process.Pid, &status, unix.WUNTRACED, nil)
-	require.NoError(t, err)
+	must(unix.Wait4(server.Process.Pid, &status, unix.WUNTRACED, nil))(t)
 	require.True(t, status.Stopped())
 	c.tells(goodInit().message(), -1)
 	<-time.After(handshakeMax + handshakeMax/8)

@@ -120,8 +120,7 @@ func TestRegionCutWhileItIsTaken(t *testing.T) {
 			require.NoError(t, unix.Ftruncate(fd, 2*page))
 			acted, err := mapRegionWhile(t, fd, uint64(2*page), c.before, func() {
 				require.NoError(t, unix.Ftruncate(fd, page))
-				_, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK)
-				require.NoError(t, err)
+				must(unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK))(t)
 			})
 			require.ErrorContains(t, err, c.want)
 			require.Equal(t, c.acts, acted)

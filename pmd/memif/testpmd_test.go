@@ -29,8 +29,7 @@ type testpmd struct {
 
 func (p *testpmd) start(t testing.TB) {
 	t.Helper()
-	_, err := io.WriteString(p.commands, "start\n")
-	require.NoError(t, err)
+	must(io.WriteString(p.commands, "start\n"))(t)
 }
 
 func newTestpmd(t testing.TB, role, socket string, queues int, more string) *testpmd {
@@ -133,8 +132,7 @@ func TestTestpmd(t *testing.T) {
 func TestTestpmdChains(t *testing.T) {
 	t.Run("server", func(t *testing.T) {
 		socket := socketPath(t)
-		p, err := Dial(Config{Socket: socket, ID: 7, Secret: "psst", BufferBytes: 256, RingLog2: 10})
-		require.NoError(t, err)
+		p := must(Dial(Config{Socket: socket, ID: 7, Secret: "psst", BufferBytes: 256, RingLog2: 10}))(t)
 		s := openSide(t, p, nil, 512)
 		cmd := newTestpmd(t, "server", socket, 1, "")
 		joined(t, s)

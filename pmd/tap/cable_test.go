@@ -162,8 +162,7 @@ func TestCableCarriesTCP(t *testing.T) {
 				sent <- err
 			}()
 			sum := sha256.New()
-			_, err := io.CopyN(sum, c.server, int64(len(payload)))
-			require.NoError(t, err)
+			must(io.CopyN(sum, c.server, int64(len(payload))))(t)
 			require.NoError(t, <-sent)
 			want := sha256.Sum256(payload)
 			require.Equal(t, want[:], sum.Sum(nil))

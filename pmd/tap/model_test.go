@@ -93,8 +93,7 @@ func (s spec) give(t require.TestingT, socket, size int) {
 
 // give puts octets into a socket after a header.
 func give(t require.TestingT, socket int, header, frame []byte) {
-	_, err := unix.Writev(socket, [][]byte{header, frame})
-	require.NoError(t, err)
+	must(unix.Writev(socket, [][]byte{header, frame}))(t)
 }
 
 func pseudo(f []byte, ip6 int, v6 bool, proto byte, n int) uint16 {

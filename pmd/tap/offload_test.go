@@ -21,8 +21,7 @@ const packetVnet = 15
 // us.
 func vnetSocket(t testing.TB, name string) int {
 	ifi := must(net.InterfaceByName(name))(t)
-	sock, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	require.NoError(t, err)
+	sock := must(unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0))(t)
 	t.Cleanup(func() { _ = unix.Close(sock) })
 	require.NoError(t, unix.SetsockoptInt(sock, unix.SOL_PACKET, packetVnet, 1))
 	all := uint16(unix.ETH_P_ALL>>8 | unix.ETH_P_ALL<<8&0xff00)

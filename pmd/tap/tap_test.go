@@ -164,8 +164,7 @@ func TestPersistentDeviceIsLeft(t *testing.T) {
 	for range 2 {
 		p := newDevice(t, Config{Name: "rkeep", Addr: kernelIP})
 		require.NoError(t, p.Close())
-		_, err := net.InterfaceByName("rkeep")
-		require.NoError(t, err)
+		must(net.InterfaceByName("rkeep"))(t)
 	}
 }
 
@@ -339,8 +338,7 @@ func TestTxErrors(t *testing.T) {
 // packetSocket sends whole frames out of the device, as the kernel would.
 func packetSocket(t testing.TB, name string) int {
 	ifi := must(net.InterfaceByName(name))(t)
-	sock, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	require.NoError(t, err)
+	sock := must(unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0))(t)
 	t.Cleanup(func() { _ = unix.Close(sock) })
 	require.NoError(t, unix.Bind(sock, &unix.SockaddrLinklayer{Ifindex: ifi.Index}))
 	require.NoError(t, unix.SetsockoptInt(sock, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1))
@@ -369,8 +367,7 @@ func TestRxBoundaries(t *testing.T) {
 	p, pool, q := open(t, Config{Name: "rrx"})
 	packets := packetSocket(t, p.Name())
 	for _, n := range []int{60, 1514} {
-		_, err := unix.Write(packets, testFrame(n))
-		require.NoError(t, err)
+		must(unix.Write(packets, testFrame(n)))(t)
 		poll(t, pool, q, func(frame []byte) bool {
 			if !isTest(frame) {
 				return false
@@ -386,8 +383,7 @@ func TestRxBoundaries(t *testing.T) {
 		r.SetUint32(4000)
 	}))
 	for _, n := range []int{1522, 1523, 4000, 61} {
-		_, err := unix.Write(packets, testFrame(n))
-		require.NoError(t, err)
+		must(unix.Write(packets, testFrame(n)))(t)
 	}
 	var lengths []int
 	poll(t, pool, q, func(frame []byte) bool {
@@ -406,8 +402,7 @@ func TestEmptyPoolLeavesFramesInTheKernel(t *testing.T) {
 	p, pool, q := open(t, Config{Name: "rpool"})
 	bufs := make([]mem.Buf, pool.Size())
 	require.Equal(t, pool.Size(), pool.AllocN(bufs))
-	_, err := unix.Write(packetSocket(t, p.Name()), testFrame(100))
-	require.NoError(t, err)
+	must(unix.Write(packetSocket(t, p.Name()), testFrame(100)))(t)
 	in := make([]mem.Buf, 4)
 	require.Zero(t, q.Rx(in))
 	require.EqualValues(t, 1, q.Counters().RxNoBuf)

@@ -132,8 +132,7 @@ func (p *programEnd) dial(x exchange) printed {
 func TestUnrefused(t *testing.T) {
 	overThese(t, []string{overSockets}, func(r *rig) {
 		early, none := newPort(), newPort()
-		_, err := vm.Run(r.ctx, fmt.Sprintf("unrefused %d", early))
-		require.NoError(t, err)
+		must(vm.Run(r.ctx, fmt.Sprintf("unrefused %d", early)))(t)
 		dial := func(port int) error {
 			c, err := new(net.Dialer).DialContext(r.ctx, "tcp",
 				net.JoinHostPort(guestAddr.Addr().String(), strconv.Itoa(port)))
@@ -144,8 +143,7 @@ func TestUnrefused(t *testing.T) {
 		}
 		dialled := make(chan error, 1)
 		go func() { dialled <- dial(early) }()
-		_, err = vm.Run(r.ctx, "refusals")
-		require.NoError(t, err)
+		must(vm.Run(r.ctx, "refusals"))(t)
 		require.ErrorIs(t, dial(none), syscall.ECONNREFUSED)
 		r.siw("std")
 		r.start("exec probe listen %d accept", early)

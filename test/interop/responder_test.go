@@ -121,10 +121,8 @@ func TestSiwResponder(t *testing.T) {
 func (r *rig) region(probe *guest.Job) guestRegion {
 	r.t.Helper()
 	m := r.expect(probe, "^region ([0-9a-f]+) ([0-9a-f]+)$")
-	at, err := strconv.ParseUint(m[0], 16, 64)
-	require.NoError(r.t, err)
-	stag, err := strconv.ParseUint(m[1], 16, 32)
-	require.NoError(r.t, err)
+	at := must(strconv.ParseUint(m[0], 16, 64))(r.t)
+	stag := must(strconv.ParseUint(m[1], 16, 32))(r.t)
 	return guestRegion{at: at, stag: rnic.STag(stag)}
 }
 

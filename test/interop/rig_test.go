@@ -86,8 +86,7 @@ func overThese(t *testing.T, transports []string, f func(r *rig)) {
 // poller runs our stack on a TAP of its own in the bridge. Frames are as on a wire: no offloads.
 func (r *rig) poller() *stack.Poller {
 	r.t.Helper()
-	port, err := tap.New(tap.Config{Name: ourTAP, NoOffload: true})
-	require.NoError(r.t, err)
+	port := must(tap.New(tap.Config{Name: ourTAP, NoOffload: true}))(r.t)
 	r.t.Cleanup(func() { require.NoError(r.t, port.Close()) })
 	require.NoError(r.t, ip("link set "+ourTAP+" master "+bridge+" up"))
 	p := testhost.NewPoller(r.t, port,
@@ -119,8 +118,7 @@ func (r *rig) listen() *rnic.Listener {
 
 func (r *rig) accept(l *rnic.Listener) *rnic.ConnRequest {
 	r.t.Helper()
-	req, err := l.Accept(r.ctx)
-	require.NoError(r.t, err)
+	req := must(l.Accept(r.ctx))(r.t)
 	return req
 }
 
@@ -257,8 +255,7 @@ func (e *end) over() error {
 // start begins a script in the guest; it is gone when the test is over.
 func (r *rig) start(format string, args ...any) *guest.Job {
 	r.t.Helper()
-	j, err := vm.Start(fmt.Sprintf(format, args...))
-	require.NoError(r.t, err)
+	j := must(vm.Start(fmt.Sprintf(format, args...)))(r.t)
 	r.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -288,16 +285,14 @@ func (r *rig) ends(j *guest.Job) {
 
 func (r *rig) status(j *guest.Job) int {
 	r.t.Helper()
-	status, err := j.Wait(r.ctx)
-	require.NoError(r.t, err)
+	status := must(j.Wait(r.ctx))(r.t)
 	return status
 }
 
 // expect returns what the groups of the first line match that matches.
 func (r *rig) expect(j *guest.Job, pattern string) []string {
 	r.t.Helper()
-	m, err := j.Expect(r.ctx, pattern)
-	require.NoError(r.t, err)
+	m := must(j.Expect(r.ctx, pattern))(r.t)
 	return m[1:]
 }
 
@@ -312,8 +307,7 @@ func (r *rig) siw(how string) {
 		return
 	}
 	loaded = ""
-	_, err := vm.Run(r.ctx, "siw "+how)
-	require.NoError(r.t, err)
+	must(vm.Run(r.ctx, "siw "+how))(r.t)
 	loaded = how
 }
 
@@ -331,4 +325,12 @@ func advert(t *testing.T, b []byte) (at guestRegion, size int) {
 	require.Len(t, b, 16)
 	return guestRegion{at: binary.BigEndian.Uint64(b),
 		stag: rnic.STag(binary.BigEndian.Uint32(b[8:]))}, int(binary.BigEndian.Uint32(b[12:]))
+}
+
+// must is v, if there was no error.
+func must[V any](v V, err error) func(require.TestingT) V {
+	return func(t require.TestingT) V {
+		require.NoError(t, err)
+		return v
+	}
 }

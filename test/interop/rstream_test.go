@@ -67,8 +67,7 @@ func (run rstreamRun) printed(t *testing.T, out string) {
 // siwConnects is our end of the connection of a program in the guest.
 func (run rstreamRun) siwConnects(r *rig, program string, talk func(*rstreamEnd)) {
 	r.t.Helper()
-	l, err := rsocket.NewListener(r.adapter, r.listen(), rsocket.ListenOptions{Options: run.opt})
-	require.NoError(r.t, err)
+	l := must(rsocket.NewListener(r.adapter, r.listen(), rsocket.ListenOptions{Options: run.opt}))(r.t)
 	defer l.Close()
 	job := r.start("port=%d; exec %s -s %s %s", r.port, program, r.host, run.flags())
 	c, err := l.Accept()
@@ -193,19 +192,16 @@ func (e *rstreamEnd) direct() {
 	b := unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), size)
 	last := &words[(size-1)/4]
 	b[size-1] = notYet
-	m, err := e.Map(b, 0)
-	require.NoError(t, err)
+	m := must(e.Map(b, 0))(t)
 	defer m.Close()
 	// A short transfer of riostream's lies in the octets that it receives here.
 	hello := bytes.Repeat([]byte{notYet}, syncOctets)
 	e.turns(
 		func() {
-			_, err := e.Write(hello)
-			require.NoError(t, err)
+			must(e.Write(hello))(t)
 		},
 		func() {
-			_, err := io.ReadFull(e, make([]byte, syncOctets))
-			require.NoError(t, err)
+			must(io.ReadFull(e, make([]byte, syncOctets)))(t)
 		},
 	)
 	require.Equal(t, size, e.Mapped(0))
@@ -222,8 +218,7 @@ func (e *rstreamEnd) direct() {
 						copy(b, count(&e.sent, size-1))
 						b[size-1] = mark
 					}
-					_, err := e.WriteAt(b, 0)
-					require.NoError(t, err)
+					must(e.WriteAt(b, 0))(t)
 				}
 				mark++
 			},

@@ -35,10 +35,8 @@ func within(t *testing.T) context.Context {
 // its owner's alone.
 func TestAsk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run", "control.sock") // the directory is made
-	s, err := Listen(path, 0o600)
-	require.NoError(t, err)
-	info, err := os.Stat(path)
-	require.NoError(t, err)
+	s := must(Listen(path, 0o600))(t)
+	info := must(os.Stat(path))(t)
 	require.Equal(t, os.ModeSocket|0o600, info.Mode())
 	s.HandleFunc("GET /v1/name", func(w http.ResponseWriter, r *http.Request) {
 		Reply(w, map[string]string{"name": r.FormValue("of")})
@@ -67,8 +65,7 @@ func TestAsk(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "one\n", string(line))
 	require.NoError(t, s.Close())
-	rest, err := io.ReadAll(stream)
-	require.NoError(t, err)
+	rest := must(io.ReadAll(stream))(t)
 	require.Empty(t, rest)
 	require.NoFileExists(t, path)
 	require.ErrorContains(t, c.Get(ctx, "/v1/name", nil, &got), path+": no daemon answers")
@@ -92,8 +89,7 @@ func TestSilentListener(t *testing.T) {
 // A socket that a killed process left is taken over, a living one's is not, nor is a file.
 func TestStaleSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control.sock")
-	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	require.NoError(t, err)
+	stale := must(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
 	stale.SetUnlinkOnClose(false) // as one that was killed
 	living, err := Listen(path, 0o600)
 	var used *InUseError
@@ -132,16 +128,14 @@ func TestStaleSocket(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("mine"), 0o600))
 	_, err = Listen(path, 0o600)
 	require.ErrorContains(t, err, "is no socket")
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
+	text := must(os.ReadFile(path))(t)
 	require.Equal(t, "mine", string(text))
 }
 
 // No more clients than ClientsMax are served at a time; the next one is when one has gone.
 func TestClientsMax(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control.sock")
-	s, err := Listen(path, 0o600)
-	require.NoError(t, err)
+	s := must(Listen(path, 0o600))(t)
 	defer s.Close()
 	var running, most atomic.Int64
 	in, leave := make(chan struct{}, 2*ClientsMax), make(chan struct{})
@@ -185,8 +179,7 @@ func TestIdleClients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "control.sock")
-			s, err := Listen(path, 0o600)
-			require.NoError(t, err)
+			s := must(Listen(path, 0o600))(t)
 			defer s.Close()
 			s.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) { Reply(w, 1) })
 			s.Serve()
@@ -243,8 +236,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 
 // No handler begins when Close has looked for those that run.
 func TestNoHandlerAfterClose(t *testing.T) {
-	s, err := Listen(filepath.Join(t.TempDir(), "control.sock"), 0o600)
-	require.NoError(t, err)
+	s := must(Listen(filepath.Join(t.TempDir(), "control.sock"), 0o600))(t)
 	s.HandleFunc("GET /", func(http.ResponseWriter, *http.Request) { require.Fail(t, "answered") })
 	require.NoError(t, s.Close())
 	answer := httptest.NewRecorder()
@@ -254,8 +246,7 @@ func TestNoHandlerAfterClose(t *testing.T) {
 
 func TestParseMode(t *testing.T) {
 	for text, want := range map[string]os.FileMode{"0600": 0o600, "660": 0o660, "0666": 0o666} {
-		got, err := ParseMode(text)
-		require.NoError(t, err)
+		got := must(ParseMode(text))(t)
 		require.Equal(t, want, got)
 	}
 	for _, text := range []string{"", "rw", "0888", "07777", "6", "01777"} {
@@ -267,11 +258,9 @@ func TestParseMode(t *testing.T) {
 // The socket has its mode whatever the umask, which takes rights of others away.
 func TestMode(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control.sock")
-	s, err := Listen(path, 0o666)
-	require.NoError(t, err)
+	s := must(Listen(path, 0o666))(t)
 	defer s.Close()
-	info, err := os.Stat(path)
-	require.NoError(t, err)
+	info := must(os.Stat(path))(t)
 	require.Equal(t, os.ModeSocket|0o666, info.Mode())
 }
 
@@ -298,11 +287,17 @@ func TestPathTooLong(t *testing.T) {
 // Others may lock the directory, which they can open; that keeps no daemon from starting.
 func TestLockedDirectory(t *testing.T) {
 	dir := t.TempDir()
-	f, err := os.Open(dir)
-	require.NoError(t, err)
+	f := must(os.Open(dir))(t)
 	defer f.Close()
 	require.NoError(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
-	s, err := Listen(filepath.Join(dir, "control.sock"), 0o600)
-	require.NoError(t, err)
+	s := must(Listen(filepath.Join(dir, "control.sock"), 0o600))(t)
 	require.NoError(t, s.Close())
+}
+
+// must is v, if there was no error.
+func must[V any](v V, err error) func(require.TestingT) V {
+	return func(t require.TestingT) V {
+		require.NoError(t, err)
+		return v
+	}
 }

@@ -65,8 +65,7 @@ func plant(t *testing.T, files map[string]string) string {
 // wanted is a configuration with a NIC, a TAP and memory.
 func wanted(t *testing.T) *config.Config {
 	drivers := port.Builtin()
-	dpdk, err := drivers.ByName("dpdk")
-	require.NoError(t, err)
+	dpdk := must(drivers.ByName("dpdk"))(t)
 	dpdk.Check = nil // whether it is built in is not this machine's matter
 	c, err := config.Parse("rnicd.toml", []byte(`
 [[port]]
@@ -173,8 +172,7 @@ func TestPagesWanted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, make([]byte, 3<<20), 0o600))
 	drivers := port.Builtin()
-	dpdk, err := drivers.ByName("dpdk")
-	require.NoError(t, err)
+	dpdk := must(drivers.ByName("dpdk"))(t)
 	dpdk.Check = nil
 	const tap = "[[port]]\nname = \"one\"\naddresses = [\"10.9.0.1/24\"]\n"
 	const nic = tap + "driver = \"dpdk\"\npci = \"0000:01:00.0\"\n"
@@ -230,8 +228,7 @@ func TestMemory(t *testing.T) {
 			for path, text := range tc.change {
 				files[path] = text
 			}
-			c, err := config.Parse("rnicd.toml", []byte(tc.text), port.Builtin())
-			require.NoError(t, err)
+			c := must(config.Parse("rnicd.toml", []byte(tc.text), port.Builtin()))(t)
 			m := Machine{Root: plant(t, files), Config: c}
 			var bad []string
 			for _, f := range append(m.hugepages(), m.memory()...) {
@@ -300,8 +297,7 @@ func TestThisMachine(t *testing.T) {
 // With a configuration only what concerns it is examined.
 func TestConcerns(t *testing.T) {
 	always := []string{"cpu", "cores", "quota", "hugepages", "memory", "memlock", "places"}
-	dpdk, err := port.Builtin().ByName("dpdk")
-	require.NoError(t, err)
+	dpdk := must(port.Builtin().ByName("dpdk"))(t)
 	dpdk.Check = nil // whether it is built in is not this machine's matter
 	drivers := port.Builtin().With(dpdk)
 	const tail = "\naddresses = [\"10.9.0.1/24\"]\n"
@@ -326,5 +322,13 @@ func TestConcerns(t *testing.T) {
 			made[f.Check] = true
 		}
 		require.ElementsMatch(t, append(more, always...), slices.Collect(maps.Keys(made)), text)
+	}
+}
+
+// must is v, if there was no error.
+func must[V any](v V, err error) func(require.TestingT) V {
+	return func(t require.TestingT) V {
+		require.NoError(t, err)
+		return v
 	}
 }

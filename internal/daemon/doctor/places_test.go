@@ -21,8 +21,7 @@ import (
 // What is held, taken or missing is a lack: the daemon would not start. A daemon that runs with
 // this configuration has its own.
 func TestPlaces(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	taken := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer taken.Close()
 	_, tcp, err := net.SplitHostPort(taken.Addr().String())
 	require.NoError(t, err)
@@ -33,8 +32,7 @@ func TestPlaces(t *testing.T) {
 	}
 	socket := func(path string) string { return fmt.Sprintf("[control]\nsocket = %q\n", path) }
 	held := "@" + filepath.Join(t.TempDir(), "held")
-	server, err := net.Listen("unixpacket", held)
-	require.NoError(t, err)
+	server := must(net.Listen("unixpacket", held))(t)
 	defer server.Close()
 	memif := func(n int, role, socket string) string {
 		return fmt.Sprintf("[[port]]\nname = \"m%d\"\ndriver = \"memif\"\nrole = %q\nsocket = %q\nid = "+
@@ -113,8 +111,7 @@ func TestPlaces(t *testing.T) {
 			if !strings.Contains(tc.text, "[control]") {
 				tc.text = socket("off") + tc.text
 			}
-			c, err := config.Parse("rnicd.toml", []byte(tc.text), port.Builtin())
-			require.NoError(t, err)
+			c := must(config.Parse("rnicd.toml", []byte(tc.text), port.Builtin()))(t)
 			m := Machine{Root: plant(t, files), Config: c}
 			found := m.places()
 			require.Len(t, found, 1)
@@ -135,8 +132,7 @@ func TestTAPThatIsDown(t *testing.T) {
 	files["sys/class/net/rplaces/tun_flags"], files["sys/class/net/rplaces/flags"] = "0x1802", "0x1002"
 	text := "[control]\nsocket = \"off\"\n[[port]]\nname = \"rplaces\"\naddresses = " +
 		"[\"10.9.0.1/24\"]\n"
-	c, err := config.Parse("rnicd.toml", []byte(text), port.Builtin())
-	require.NoError(t, err)
+	c := must(config.Parse("rnicd.toml", []byte(text), port.Builtin()))(t)
 	m := Machine{Root: plant(t, files), Config: c}
 	found := m.places()
 	require.Len(t, found, 1)
@@ -155,8 +151,7 @@ func TestTroublesOfARunningDaemon(t *testing.T) {
 		`nothing`:      {OK, Warn},
 	} {
 		path := filepath.Join(t.TempDir(), "control.sock")
-		s, err := control.Listen(path, 0o600)
-		require.NoError(t, err)
+		s := must(control.Listen(path, 0o600))(t)
 		s.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, answer)
 		})
@@ -188,19 +183,15 @@ func TestAnotherDaemonAnswers(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	require.NoError(t, os.Symlink(ours, link))
-	wd, err := os.Getwd()
-	require.NoError(t, err)
-	relative, err := filepath.Rel(wd, ours)
-	require.NoError(t, err)
+	wd := must(os.Getwd())(t)
+	relative := must(filepath.Rel(wd, ours))(t)
 	var answer string
-	s, err := control.Listen(path, 0o600)
-	require.NoError(t, err)
+	s := must(control.Listen(path, 0o600))(t)
 	s.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintf(w, `{"config":%q}`, answer)
 	})
 	s.Serve()
-	c, err := config.Load(ours, port.Builtin())
-	require.NoError(t, err)
+	c := must(config.Load(ours, port.Builtin()))(t)
 	m := Machine{Root: "/", Config: c}
 	for _, answer = range []string{"", ours, link, relative} {
 		found := m.places()
@@ -228,8 +219,7 @@ func TestCapturesOfOthers(t *testing.T) {
 	require.NoError(t, err)
 	m := Machine{Root: "/", Config: c}
 	require.Empty(t, m.files())
-	writer, err := capture.Create(file, capture.Config{})
-	require.NoError(t, err)
+	writer := must(capture.Create(file, capture.Config{}))(t)
 	require.Len(t, m.files(), 1)
 	require.Contains(t, m.files()[0].Text, "another capture writes to")
 	require.NoError(t, writer.Close())

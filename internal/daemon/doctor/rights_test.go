@@ -54,8 +54,7 @@ func TestRights(t *testing.T) {
 // copyOfThis is this test as a file that anybody may run.
 func copyOfThis(t *testing.T, dir string) string {
 	t.Helper()
-	from, err := os.Open("/proc/self/exe")
-	require.NoError(t, err)
+	from := must(os.Open("/proc/self/exe"))(t)
 	defer from.Close()
 	path := filepath.Join(dir, "doctor.test")
 	to, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o755)
@@ -70,8 +69,7 @@ func lookAsNobody(t *testing.T, dir string) {
 	control := func(path string) []Finding {
 		text := fmt.Sprintf("[control]\nsocket = %q\n[[port]]\nname = \"k\"\ndriver = \"kernel\"\n",
 			dir+path)
-		c, err := config.Parse("rnicd.toml", []byte(text), port.Builtin())
-		require.NoError(t, err)
+		c := must(config.Parse("rnicd.toml", []byte(text), port.Builtin()))(t)
 		return (&Machine{Root: "/", Config: c}).places()
 	}
 	capture := func(path string) []Finding { return (&Machine{Root: "/"}).capture(dir + path) }
