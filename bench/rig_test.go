@@ -45,8 +45,7 @@ func newLink(b testing.TB, cfg wire.Config) *wire.Link {
 	b.Helper()
 	memory := must(newArena(b, int64(cfg.MemoryBytes())+4096).Carve(cfg.MemoryBytes(), 4096))(b)
 	cfg.Memory = memory
-	link := must(wire.New(cfg))(b)
-	return link
+	return must(wire.New(cfg))(b)
 }
 
 func newArena(b testing.TB, n int64) *hugepages.Arena {

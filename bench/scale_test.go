@@ -199,8 +199,7 @@ func memoryNow(t *testing.T) (m memoryUse) {
 func kibOf(t *testing.T, text, name string) float64 {
 	_, rest, ok := strings.Cut(text, name)
 	require.True(t, ok, name)
-	v := must(strconv.ParseFloat(strings.Fields(rest)[0], 64))(t)
-	return v
+	return must(strconv.ParseFloat(strings.Fields(rest)[0], 64))(t)
 }
 
 // scaleRun measures in a process of its own.

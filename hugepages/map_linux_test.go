@@ -139,8 +139,7 @@ func smapsField(t *testing.T, a *Arena, field string) int64 {
 			continue
 		}
 		if rest, ok := strings.CutPrefix(line, field+":"); ok && inside {
-			n := must(strconv.ParseInt(strings.Fields(rest)[0], 10, 64))(t)
-			return n
+			return must(strconv.ParseInt(strings.Fields(rest)[0], 10, 64))(t)
 		}
 	}
 	t.Fatalf("no %s of the arena at %x", field, at)

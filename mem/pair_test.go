@@ -11,8 +11,7 @@ import (
 func newPair(t testing.TB, bufs int) [2]*Pool {
 	t.Helper()
 	cfg := PoolConfig{Bufs: bufs, Stride: 256}
-	pair := must(NewPair(hugepages.Heap(2*cfg.Bytes()), cfg))(t)
-	return pair
+	return must(NewPair(hugepages.Heap(2*cfg.Bytes()), cfg))(t)
 }
 
 // Each Pool of a pair gives out its own Bufs and takes the other's by Adopt, under the same number

@@ -14,8 +14,7 @@ import (
 func newPool(t testing.TB, bufs, stride int) *Pool {
 	t.Helper()
 	cfg := PoolConfig{Bufs: bufs, Stride: stride}
-	p := must(NewPool(hugepages.Heap(cfg.Bytes()), cfg))(t)
-	return p
+	return must(NewPool(hugepages.Heap(cfg.Bytes()), cfg))(t)
 }
 
 func TestDescIsHalfACacheLine(t *testing.T) {

@@ -13,8 +13,7 @@ import (
 
 func register(t require.TestingT, table *Table, pd ProtectionDomain, b []byte,
 	opt RegionOptions) *MemoryRegion {
-	m := must(table.Register(pd, b, opt))(t)
-	return m
+	return must(table.Register(pd, b, opt))(t)
 }
 
 // verdict is the result of a remote write on a stream.

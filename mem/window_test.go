@@ -8,13 +8,11 @@ import (
 )
 
 func bind(t require.TestingT, w *Window, m *MemoryRegion, opt WindowOptions) STag {
-	stag := must(w.Bind(m, opt))(t)
-	return stag
+	return must(w.Bind(m, opt))(t)
 }
 
 func newWindow(t require.TestingT, table *Table) *Window {
-	w := must(table.NewWindow())(t)
-	return w
+	return must(table.NewWindow())(t)
 }
 
 // A window reaches its octets, with its rights, on its stream, and nothing else of the region; the

@@ -9,8 +9,7 @@ import (
 )
 
 func unhex(t testing.TB, s string) []byte {
-	b := must(hex.DecodeString(strings.Join(strings.Fields(s), "")))(t)
-	return b
+	return must(hex.DecodeString(strings.Join(strings.Fields(s), "")))(t)
 }
 
 // req: D01-5.2-11, C02-7.2-2

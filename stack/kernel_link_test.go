@@ -136,8 +136,7 @@ func (b *bridged) until(what string, cond func() bool) {
 }
 
 func counted(t *testing.T, p *Poller) Counters {
-	n := must(p.Counters(context.Background()))(t)
-	return n
+	return must(p.Counters(context.Background()))(t)
 }
 
 // A stack that begins again with another MAC is found by a kernel that knows the old one: it is

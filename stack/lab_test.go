@@ -149,8 +149,7 @@ func (l *lab) ends() *lab {
 func newPool(t testing.TB, bufs int) *mem.Pool {
 	t.Helper()
 	cfg := mem.PoolConfig{Bufs: bufs, Stride: 2048}
-	pool := must(mem.NewPool(hugepages.Heap(cfg.Bytes()), cfg))(t)
-	return pool
+	return must(mem.NewPool(hugepages.Heap(cfg.Bytes()), cfg))(t)
 }
 
 func (l *lab) host(port pmd.Port, i int, tune func(i int, cfg *Config)) *host {

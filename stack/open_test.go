@@ -73,8 +73,7 @@ func (idleQueue) Tx(bufs []mem.Buf) int  { return len(bufs) }
 func (idleQueue) Counters() pmd.Counters { return pmd.Counters{} }
 
 func cable(t *testing.T) *wire.Link {
-	link := must(wire.New(wire.Config{}))(t)
-	return link
+	return must(wire.New(wire.Config{}))(t)
 }
 
 // A Host has a running Poller on each queue, and one Close ends it all.

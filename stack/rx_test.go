@@ -88,8 +88,7 @@ func unhex(t *testing.T, s string) []byte {
 			clean = append(clean, c)
 		}
 	}
-	b := must(hex.DecodeString(string(clean)))(t)
-	return b
+	return must(hex.DecodeString(string(clean)))(t)
 }
 
 func pingFrame(t *testing.T, l *lab, options string, data int) []byte {

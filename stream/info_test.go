@@ -19,8 +19,7 @@ func TestInfo(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	info := func() Info {
-		i := must(a.Info(ctx))(t)
-		return i
+		return must(a.Info(ctx))(t)
 	}
 	l.until("all is acknowledged", func() bool { return info().Acked == 5000 })
 	canceled, stop := context.WithCancel(ctx)

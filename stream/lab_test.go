@@ -172,8 +172,7 @@ func (l *lab) listen(opts Options) *Listener {
 // dial opens a connection from host 0 to a port of host 1.
 func (l *lab) dial(ln *Listener, opts Options) *Conn {
 	l.t.Helper()
-	c := must(Dial(l.ctx, l.hosts[0].mine, ln.Addr().(*net.TCPAddr).AddrPort(), opts))(l.t)
-	return c
+	return must(Dial(l.ctx, l.hosts[0].mine, ln.Addr().(*net.TCPAddr).AddrPort(), opts))(l.t)
 }
 
 // pair gives both ends of a connection; both time out with the test.

@@ -14,8 +14,7 @@ import (
 )
 
 func newPool(t testing.TB, n int) *mem.Pool {
-	p := must(mem.NewPool(hugepages.Heap(n*stride+4096), mem.PoolConfig{Bufs: n, Stride: stride}))(t)
-	return p
+	return must(mem.NewPool(hugepages.Heap(n*stride+4096), mem.PoolConfig{Bufs: n, Stride: stride}))(t)
 }
 
 // The Poller's side pushes, extends, spills and grows the ring while a reader takes: the octets

@@ -183,8 +183,7 @@ func TestContainers(t *testing.T) {
 			allocated := func(resource string, ids ...string) func(int) *v1beta1.ContainerAllocateResponse {
 				resources[resource].until("Healthy", ids...)
 				return func(end int) *v1beta1.ContainerAllocateResponse {
-					a := must(resources[resource].allocate(ids[end]))(t)
-					return a
+					return must(resources[resource].allocate(ids[end]))(t)
 				}
 			}
 			r.converse("s", "127.0.0.1", true, allocated("rnicd.io/sockets", "0", "1"))

@@ -221,8 +221,7 @@ var built = sync.OnceValues(func() (string, error) {
 
 func binaries(t *testing.T) string {
 	t.Helper()
-	dir := must(built())(t)
-	return dir
+	return must(built())(t)
 }
 
 // process is one that the test started; it is killed at the test's end.

@@ -36,21 +36,18 @@ type side struct {
 
 func newPool(t testing.TB, bufs int) *mem.Pool {
 	cfg := mem.PoolConfig{Bufs: bufs, Stride: 2048}
-	pool := must(mem.NewPool(hugepages.Heap(cfg.Bytes()), cfg))(t)
-	return pool
+	return must(mem.NewPool(hugepages.Heap(cfg.Bytes()), cfg))(t)
 }
 
 // newCapture is one that does what cfg says, newFiles likewise.
 func newCapture(t testing.TB, out io.Writer, cfg Config) *Capture {
 	t.Helper()
-	c := must(New(out, cfg))(t)
-	return c
+	return must(New(out, cfg))(t)
 }
 
 func newFiles(t testing.TB, cfg FilesConfig) *Files {
 	t.Helper()
-	f := must(NewFiles(cfg))(t)
-	return f
+	return must(NewFiles(cfg))(t)
 }
 
 // opened is the queue of a port, over a pool of its own.
@@ -154,8 +151,7 @@ func TestBothDirections(t *testing.T) {
 // interfaceOf is the first interface of a file.
 func interfaceOf(t testing.TB, r *pcapgo.NgReader) pcapgo.NgInterface {
 	t.Helper()
-	intf := must(r.Interface(0))(t)
-	return intf
+	return must(r.Interface(0))(t)
 }
 
 // directions are those of the frames of a file.

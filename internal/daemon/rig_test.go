@@ -135,15 +135,13 @@ func (r *rig) parse(text string) *config.Config {
 	if !strings.Contains(text, "[control]") { // daemons of several tests run at a time
 		text += "\n[control]\nsocket = \"off\"\n"
 	}
-	cfg := must(config.Parse("rnicd.toml", []byte(text), r.drivers))(r.t)
-	return cfg
+	return must(config.Parse("rnicd.toml", []byte(text), r.drivers))(r.t)
 }
 
 // reload gives the daemon another configuration.
 func (r *rig) reload(text string) Changes {
 	r.t.Helper()
-	changes := must(r.d.Reload(r.ctx, r.parse(text)))(r.t)
-	return changes
+	return must(r.d.Reload(r.ctx, r.parse(text)))(r.t)
 }
 
 // at is a TCP port of the daemon on the cable.

@@ -103,8 +103,7 @@ func adapter(t *testing.T, p *Port) *rnic.Adapter {
 
 func created(t *testing.T, a *rnic.Adapter) *rnic.CompletionQueue {
 	t.Helper()
-	cq := must(a.CreateCQ(300))(t)
-	return cq
+	return must(a.CreateCQ(300))(t)
 }
 
 // What a device cuts is on the wire as it was given: each segment of a bulk Write with markers is a

@@ -112,8 +112,7 @@ func TestAFXDPWaitsWithoutTheLock(t *testing.T) {
 		openSides(t, Config{Vdev: "net_af_xdp0,iface=rnic0", Queues: 1}, 8192, 2048)
 		a := newArena(t, 8192*2048+1<<16)
 		opened := func() *Port {
-			p := must(open(Config{Vdev: "net_af_xdp3,iface=rnic0", Arena: a}))(t)
-			return p
+			return must(open(Config{Vdev: "net_af_xdp3,iface=rnic0", Arena: a}))(t)
 		}
 		free := false
 		time.AfterFunc(xdpFirstTry/2, func() {

@@ -62,8 +62,7 @@ func newArena(t testing.TB, octets int) *hugepages.Arena {
 
 func newPool(t testing.TB, a *hugepages.Arena, bufs, stride int) *mem.Pool {
 	t.Helper()
-	p := must(mem.NewPool(a, mem.PoolConfig{Bufs: bufs, Stride: stride}))(t)
-	return p
+	return must(mem.NewPool(a, mem.PoolConfig{Bufs: bufs, Stride: stride}))(t)
 }
 
 // side is one port with one queue and its Pool.

@@ -70,8 +70,7 @@ func FuzzHandshake(f *testing.F) {
 
 func dup(t testing.TB, fd int) int {
 	t.Helper()
-	n := must(unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0))(t)
-	return n
+	return must(unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0))(t)
 }
 
 // Whatever the other end writes into rings and descriptors, while frames are sent and received,

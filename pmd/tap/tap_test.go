@@ -28,15 +28,13 @@ func enterNetns(t testing.TB) { netlab.Enter(t) }
 func newPool(t testing.TB, bufs, mtu int) *mem.Pool {
 	stride := (mem.Headroom + mtu + pmd.FrameOverhead + 1 + 63) / 64 * 64
 	cfg := mem.PoolConfig{Bufs: bufs, Stride: stride}
-	pool := must(mem.NewPool(hugepages.Heap(cfg.Bytes()), cfg))(t)
-	return pool
+	return must(mem.NewPool(hugepages.Heap(cfg.Bytes()), cfg))(t)
 }
 
 // newDevice is a port that the test closes.
 func newDevice(t testing.TB, cfg Config) *Port {
 	t.Helper()
-	p := must(New(cfg))(t)
-	return p
+	return must(New(cfg))(t)
 }
 
 func open(t testing.TB, cfg Config) (*Port, *mem.Pool, *queue) {

@@ -118,8 +118,7 @@ func (r *rig) listen() *rnic.Listener {
 
 func (r *rig) accept(l *rnic.Listener) *rnic.ConnRequest {
 	r.t.Helper()
-	req := must(l.Accept(r.ctx))(r.t)
-	return req
+	return must(l.Accept(r.ctx))(r.t)
 }
 
 // end is a QueuePair with what it needs.
@@ -285,8 +284,7 @@ func (r *rig) ends(j *guest.Job) {
 
 func (r *rig) status(j *guest.Job) int {
 	r.t.Helper()
-	status := must(j.Wait(r.ctx))(r.t)
-	return status
+	return must(j.Wait(r.ctx))(r.t)
 }
 
 // expect returns what the groups of the first line match that matches.

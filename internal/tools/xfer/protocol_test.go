@@ -9,8 +9,7 @@ import (
 )
 
 func unhex(t testing.TB, s string) []byte {
-	b := must(hex.DecodeString(strings.ReplaceAll(s, " ", "")))(t)
-	return b
+	return must(hex.DecodeString(strings.ReplaceAll(s, " ", "")))(t)
 }
 
 var digest = [digestLen]byte{0: 0xd0, 31: 0xdf}
