@@ -70,8 +70,7 @@ func TestMapEntries(t *testing.T) {
 		m := must(c[0].Map(make([]byte, 100), uint64(1000*i)))(t)
 		ms = append(ms, m)
 	}
-	_, err := c[0].Map(make([]byte, 100), 5000)
-	require.ErrorIs(t, err, ErrMapsFull)
+	require.ErrorIs(t, errOf(c[0].Map(make([]byte, 100), 5000)), ErrMapsFull)
 	require.NoError(t, ms[0].Close())
 	require.NoError(t, ms[0].Close(), "again")
 	memory := make([]byte, 100)

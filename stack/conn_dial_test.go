@@ -38,8 +38,7 @@ func TestLocalPortOfADial(t *testing.T) {
 	require.ErrorIs(t, err, ErrPortUsed)
 	l.pass(2 * second)
 	u = newPeer(t, 1)
-	_, err = l.a.DialFrom(from(4000), addrPort(l.b, 7), u)
-	require.NoError(t, err)
+	must(l.a.DialFrom(from(4000), addrPort(l.b, 7), u))(t)
 	l.until("open again", func() bool { return u.opened })
 }
 

@@ -208,14 +208,12 @@ func TestGroupConfig(t *testing.T) {
 	for member, want := range map[int]string{2: "member 2 of a group of 2",
 		-1: "member -1 of a group of 2"} {
 		cfg.Member = member
-		_, err = New(cfg)
-		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, errOf(New(cfg)), want)
 	}
 	cfg.Member = 1
 	_, err = New(cfg)
 	require.NoError(t, err)
-	_, err = New(cfg)
-	require.ErrorContains(t, err, "member 1 of its group was made before")
+	require.ErrorContains(t, errOf(New(cfg)), "member 1 of its group was made before")
 }
 
 // A ring between members that is full costs frames, which are counted; its consumer gives the room

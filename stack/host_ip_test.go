@@ -121,8 +121,7 @@ func TestVLANOfThePort(t *testing.T) {
 	l.until("acknowledged", func() bool { return u.acked == 1000 })
 	cfg := l.a.cfg
 	cfg.VLAN, cfg.Caps.VLAN = 9, 10
-	_, err := New(cfg)
-	require.ErrorContains(t, err, "VLAN 9, but the port's is 10")
+	require.ErrorContains(t, errOf(New(cfg)), "VLAN 9, but the port's is 10")
 }
 
 // Our VLAN's frames are taken, and without one, untagged and priority-tagged ones; others are

@@ -114,13 +114,11 @@ func (k *kernelLab) exchange(c *net.TCPConn, n int) {
 	require.NoError(k.t, c.SetDeadline(time.Now().Add(30*time.Second)))
 	var writing sync.WaitGroup
 	writing.Go(func() {
-		_, err := c.Write(octets(2, n))
-		require.NoError(k.t, err)
+		must(c.Write(octets(2, n)))(k.t)
 		require.NoError(k.t, c.CloseWrite())
 	})
 	h := sha256.New()
-	_, err := io.Copy(h, c)
-	require.NoError(k.t, err)
+	must(io.Copy(h, c))(k.t)
 	writing.Wait()
 	require.Equal(k.t, sha256.Sum256(octets(1, n)), [32]byte(h.Sum(nil)))
 }
@@ -146,8 +144,7 @@ func listenThere(t *testing.T, a netip.Addr) *net.TCPListener {
 func (k *kernelLab) dials(l *net.TCPListener, u Upper) *net.TCPConn {
 	k.t.Helper()
 	k.do(func() {
-		_, err := k.Dial(l.Addr().(*net.TCPAddr).AddrPort(), u)
-		require.NoError(k.t, err)
+		must(k.Dial(l.Addr().(*net.TCPAddr).AddrPort(), u))(k.t)
 	})
 	c := must(l.AcceptTCP())(k.t)
 	k.t.Cleanup(func() { _ = c.Close() })

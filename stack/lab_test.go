@@ -736,3 +736,6 @@ func must[V any](v V, err error) func(require.TestingT) V {
 		return v
 	}
 }
+
+// errOf is the error of a call whose other result does not matter.
+func errOf[V any](_ V, err error) error { return err }

@@ -51,8 +51,7 @@ func (w *watched) WatchLink(up func()) error { w.up = up; return w.fail }
 func TestOpenWatchesTheLink(t *testing.T) {
 	cfg := Config{Addr: netip.MustParsePrefix("10.0.0.1/24"), NoDAD: true}
 	port := &watched{closing: closing{Port: cable(t).Port(0)}, fail: errors.New("no netlink")}
-	_, err := Open(port, cfg)
-	require.ErrorContains(t, err, "stack: open wire0: no netlink")
+	require.ErrorContains(t, errOf(Open(port, cfg)), "stack: open wire0: no netlink")
 	require.Equal(t, 1, port.closed)
 
 	port = &watched{closing: closing{Port: cable(t).Port(0), queues: 2}}
@@ -115,12 +114,10 @@ func TestOpenFails(t *testing.T) {
 		"mem: pool of 8192":                                 {Config{Addr: addr, Arena: small}, nil},
 	} {
 		port := &closing{Port: cable(t).Port(0), refuse: tc.refuse}
-		_, err := Open(port, tc.cfg)
-		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, errOf(Open(port, tc.cfg)), want)
 		require.Equal(t, 1, port.closed, want)
 	}
-	_, err := Open(nil, Config{Addr: addr})
-	require.ErrorContains(t, err, "no port; want one of pmd/tap")
+	require.ErrorContains(t, errOf(Open(nil, Config{Addr: addr})), "no port; want one of pmd/tap")
 }
 
 // Open's pools hold what the MTU and the connections need, and an arena of MemoryBytes suffices,

@@ -164,8 +164,7 @@ func TestBell(t *testing.T) {
 		<-turns
 	}
 	awaitAsleep(t, p)
-	_, err = p.Counters(t.Context())
-	require.NoError(t, err)
+	must(p.Counters(t.Context()))(t)
 	p.Stop()
 	<-p.Done()
 }

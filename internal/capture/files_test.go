@@ -90,8 +90,7 @@ func TestOneFile(t *testing.T) {
 
 	var out bytes.Buffer
 	f = newFiles(t, FilesConfig{Out: &out})
-	_, err = f.Write(all[:len(all)-5])
-	require.NoError(t, err)
+	must(f.Write(all[:len(all)-5]))(t)
 	require.ErrorContains(t, f.Close(), "capture: the stream ended early")
 }
 
@@ -102,8 +101,7 @@ func TestFilesErrors(t *testing.T) {
 			Out: &bytes.Buffer{}},
 		"capture: 3 files, and no size at which the next one begins": {Count: 3},
 	} {
-		_, err := NewFiles(cfg)
-		require.EqualError(t, err, want)
+		require.EqualError(t, errOf(NewFiles(cfg)), want)
 	}
 	_, err := NewFiles(FilesConfig{Path: filepath.Join(t.TempDir(), "no", "such")})
 	require.ErrorContains(t, err, "choose a file that can be written")
@@ -111,8 +109,7 @@ func TestFilesErrors(t *testing.T) {
 		"\x0a\x0d\x0d\x0a\x1c\x00\x00\x00\x1a\x2b\x3c\x4d",
 		"\x06\x00\x00\x00\x00\x00\x00\x7f\x00\x00\x00\x00"} {
 		f := newFiles(t, FilesConfig{Out: &bytes.Buffer{}})
-		_, err = f.Write([]byte(bad))
-		require.EqualError(t, err, "capture: this is no pcapng of a Capture")
+		require.EqualError(t, errOf(f.Write([]byte(bad))), "capture: this is no pcapng of a Capture")
 	}
 	cfg := FilesConfig{Path: "a/b.pcapng", SizeMax: 1}
 	require.Equal(t, "a/b.12.pcapng", cfg.Name(12))

@@ -38,7 +38,6 @@ func TestRegisteredDriverHasOptions(t *testing.T) {
 	d, err := All().ByName("registered")
 	require.NoError(t, err)
 	require.NotNil(t, d.Option)
-	_, err = d.Open(&Config{Device: "d0", Options: map[string]string{"slot": "3"}}, hugepages.Heap(1))
-	require.NoError(t, err)
+	must(d.Open(&Config{Device: "d0", Options: map[string]string{"slot": "3"}}, hugepages.Heap(1)))(t)
 	require.Equal(t, map[string]string{"slot": "3"}, got.Options)
 }

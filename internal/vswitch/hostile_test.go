@@ -58,8 +58,7 @@ func attachHostile(t testing.TB, p *Program) *hostile {
 	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
 	fd := must(unix.MemfdCreate("hostile", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING))(t)
 	require.NoError(t, unix.Ftruncate(fd, hostileBytes))
-	_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK)
-	require.NoError(t, err)
+	must(unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK))(t)
 	memory := must(unix.Mmap(fd, 0, hostileBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)
 	event := must(unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK))(t)
 	h := &hostile{t: t, conn: conn, memory: memory}

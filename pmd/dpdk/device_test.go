@@ -44,8 +44,7 @@ func TestRingXStats(t *testing.T) {
 	require.EqualValues(t, 10, value(a, "tx_good_packets"))
 	require.EqualValues(t, 10, value(b, "rx_good_packets"))
 	require.NoError(t, a.port.Close())
-	_, err := a.port.XStats()
-	require.ErrorContains(t, err, "is closed")
+	require.ErrorContains(t, errOf(a.port.XStats()), "is closed")
 }
 
 // Its interface has the address and, asked for, takes frames to others too.

@@ -172,8 +172,7 @@ func TestOpenErrors(t *testing.T) {
 		{Config{Vdev: "net_ring7", Arena: a, Queues: 17}, "has 16 queue pairs, 17 wanted"},
 		{Config{Vdev: "net_null0", Arena: a, RxDesc: 40000}, "RxDesc is 40000"},
 	} {
-		_, err := Open(c.cfg)
-		require.ErrorContains(t, err, c.want)
+		require.ErrorContains(t, errOf(Open(c.cfg)), c.want)
 	}
 	p, err := Open(Config{Vdev: "net_null0", Arena: a})
 	require.NoError(t, err, "failures left nothing behind")

@@ -271,8 +271,7 @@ func TestRefusedConfigs(t *testing.T) {
 		"choose smaller rings":  {Socket: "x", RingLog2: 14, Queues: 64, MTU: 9000},
 		"buffers of -64 octets": {Socket: "x", BufferBytes: -64},
 	} {
-		_, err := Dial(cfg)
-		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, errOf(Dial(cfg)), want)
 	}
 	l := listen(t, ListenConfig{})
 	p := must(l.Bind(BindConfig{}))(t)
@@ -298,8 +297,7 @@ func TestRefusedConfigs(t *testing.T) {
 
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, []byte("precious"), 0o600))
-	_, err = Listen(ListenConfig{Socket: file})
-	require.ErrorContains(t, err, "is no socket")
+	require.ErrorContains(t, errOf(Listen(ListenConfig{Socket: file})), "is no socket")
 	left := must(os.ReadFile(file))(t)
 	require.Equal(t, "precious", string(left))
 }

@@ -162,8 +162,7 @@ func TestAskAgain(t *testing.T) {
 		_, _, err = unix.Recvfrom(l.fd, make([]byte, 64<<10), 0)
 		require.Equal(t, unix.EAGAIN, err, "what is older than the answer is gone")
 	}
-	_, err := askAgain(l.fd, 1<<30)
-	require.ErrorContains(t, err, "the kernel does not tell of it")
+	require.ErrorContains(t, errOf(askAgain(l.fd, 1<<30)), "the kernel does not tell of it")
 }
 
 // WatchLink tells, and ends with Close.

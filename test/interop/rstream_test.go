@@ -76,8 +76,7 @@ func (run rstreamRun) siwConnects(r *rig, program string, talk func(*rstreamEnd)
 	talk(e)
 	// The last word is the client's: one that polls takes a goodbye for an error while it has octets
 	// to read.
-	_, err = c.Read(make([]byte, 1))
-	require.ErrorIs(r.t, err, io.EOF)
+	require.ErrorIs(r.t, errOf(c.Read(make([]byte, 1))), io.EOF)
 	require.NoError(r.t, c.Close())
 	r.ends(job)
 	run.printed(r.t, job.String())
@@ -132,15 +131,13 @@ const syncOctets = 16
 
 func (e *rstreamEnd) send(n int) {
 	e.r.t.Helper()
-	_, err := e.Write(count(&e.sent, n))
-	require.NoError(e.r.t, err)
+	must(e.Write(count(&e.sent, n)))(e.r.t)
 }
 
 func (e *rstreamEnd) receive(n int) {
 	e.r.t.Helper()
 	b := make([]byte, n)
-	_, err := io.ReadFull(e, b)
-	require.NoError(e.r.t, err)
+	must(io.ReadFull(e, b))(e.r.t)
 	require.True(e.r.t, bytes.Equal(count(&e.got, n), b))
 }
 

@@ -59,8 +59,7 @@ func copyOfThis(t *testing.T, dir string) string {
 	path := filepath.Join(dir, "doctor.test")
 	to, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o755)
 	require.NoError(t, err)
-	_, err = io.Copy(to, from)
-	require.NoError(t, err)
+	must(io.Copy(to, from))(t)
 	require.NoError(t, to.Close())
 	return path
 }

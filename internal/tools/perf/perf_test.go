@@ -107,8 +107,7 @@ func TestCredit(t *testing.T) {
 	require.NoError(t, <-ran)
 
 	p = connect(t, testnic.Wired(t), test)
-	_, err := p.ends[0].Run(p.ctx, test)
-	require.ErrorContains(t, err, "no buffer")
+	require.ErrorContains(t, errOf(p.ends[0].Run(p.ctx, test)), "no buffer")
 }
 
 // A test with a duration takes that long, and the server learns from a Send with Solicited Event
@@ -210,8 +209,7 @@ func TestServeUntilClosed(t *testing.T) {
 func TestNoRoundIsAnError(t *testing.T) {
 	s := rounds{r: &run{Test: Test{Op: Write, Latency: true, Duration: time.Millisecond}}, done: 1,
 		timing: newHistogram()}
-	_, err := s.result(2)
-	require.ErrorContains(t, err, "the 1ms were over before one round")
+	require.ErrorContains(t, errOf(s.result(2)), "the 1ms were over before one round")
 	s.done++
 	res, err := s.result(2)
 	require.NoError(t, err)
@@ -237,14 +235,12 @@ func TestRefused(t *testing.T) {
 	} {
 		test, end := good, *p.ends[0]
 		change(&test, &end)
-		_, err := end.Run(p.ctx, test)
-		require.Error(t, err, name)
+		require.Error(t, errOf(end.Run(p.ctx, test)), name)
 		require.Error(t, end.Serve(p.ctx, test), name)
 		require.Error(t, end.Prepare(test, true), name)
 	}
 	good.Iterations = 0
-	_, err := p.ends[0].Run(p.ctx, good)
-	require.Error(t, err)
+	require.Error(t, errOf(p.ends[0].Run(p.ctx, good)))
 }
 
 // Open where the STag table is full is an error, and leaves nothing.

@@ -1,4 +1,4 @@
 package perf
 
 // errOf is the error of a posting call whose count does not matter.
-func errOf(_ int, err error) error { return err }
+func errOf[V any](_ V, err error) error { return err }

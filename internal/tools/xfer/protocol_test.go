@@ -84,16 +84,14 @@ func TestMessagesMalformed(t *testing.T) {
 	for _, m := range messages {
 		whole := unhex(t, m.bytes)
 		for n := range whole {
-			_, err := m.parse(whole[:n])
-			require.ErrorIs(t, err, errMalformed, "%s cut to %d", m.name, n)
+			require.ErrorIs(t, errOf(m.parse(whole[:n])), errMalformed, "%s cut to %d", m.name, n)
 		}
 		_, err := m.parse(append(whole[:len(whole):len(whole)], 0))
 		require.ErrorIs(t, err, errMalformed)
 		for i := range 4 {
 			b := append([]byte(nil), whole...)
 			b[i] ^= 0x20
-			_, err = m.parse(b)
-			require.ErrorIs(t, err, errMalformed)
+			require.ErrorIs(t, errOf(m.parse(b)), errMalformed)
 		}
 	}
 }
@@ -107,8 +105,7 @@ func TestRequestNotServed(t *testing.T) {
 	require.EqualError(t, err, "xfer: operation 3 is not served")
 	g := grant{}.marshal()
 	g[4] = 2
-	_, err = parseGrant(g)
-	require.ErrorIs(t, err, errMalformed)
+	require.ErrorIs(t, errOf(parseGrant(g)), errMalformed)
 }
 
 // An answer says "match" with 1 only.

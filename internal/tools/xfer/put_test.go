@@ -118,8 +118,7 @@ func TestPutKnownDigest(t *testing.T) {
 			cfg.Source = bytes.NewReader(data)
 		}
 		cfg.Digest = &wrong
-		_, err = Put(r.ctx, cfg)
-		require.ErrorContains(t, err, "the server says that the transfer failed")
+		require.ErrorContains(t, errOf(Put(r.ctx, cfg)), "the server says that the transfer failed")
 		require.ErrorContains(t, r.result().Err, "SHA-256 mismatch")
 	}
 }
