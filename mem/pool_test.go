@@ -299,26 +299,6 @@ func (m *poolModel) check(t *rapid.T) {
 	}
 }
 
-// In mapped memory: every slot is there, page-aligned as a whole, and none reaches into the next.
-func TestPoolInMappedArena(t *testing.T) {
-	a := must(hugepages.New(hugepages.Config{Bytes: 64 * 2048, Node: hugepages.AnyNode,
-		GuardPages: true}))(t)
-	defer a.Close()
-	p := must(NewPool(a, PoolConfig{Bufs: 64, Stride: 2048}))(t)
-	require.Zero(t, uintptr(unsafe.Pointer(&p.Memory()[0]))%4096)
-	for range 64 {
-		b := p.Alloc()
-		for i := range p.Slot(b) {
-			p.Slot(b)[i] = byte(b)
-		}
-	}
-	for i, v := range p.Memory() {
-		if v != byte(i/2048) {
-			t.Fatalf("octet %d is %d", i, v)
-		}
-	}
-}
-
 func TestPoolDoesNotAllocate(t *testing.T) {
 	p := newPool(t, 128, 2048)
 	must(p.Reserve(32))(t)

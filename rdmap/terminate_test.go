@@ -128,22 +128,6 @@ func TestTerminateString(t *testing.T) {
 	require.Contains(t, term.String(), ", version 1")
 }
 
-// From Placement's error to the peer's eyes: whole, on queue 2.
-func TestTerminateThroughDDP(t *testing.T) {
-	term := TerminateDDP(&ddp.Error{Type: 2, Code: 5, Header: sendHeader, SegmentLen: 900})
-	body := make([]byte, term.Len())
-	term.Put(body)
-	var s ddp.Segmenter
-	s.Init(1)
-	s.Start(ddp.Message{Header: OpTerminate.Header(1), Len: uint32(len(body))})
-	h, off, n := s.Next(128)
-	require.Equal(t, ddp.Header{Last: true, Version: 1, ULP: 0x47, QN: 2, MSN: 1}, *h)
-	require.Equal(t, [2]int{0, len(body)}, [2]int{int(off), n}, "fits the smallest MULPDU")
-	got, ok := ParseTerminate(body)
-	require.True(t, ok)
-	require.Equal(t, term, got)
-}
-
 func TestTerminateAllocs(t *testing.T) {
 	e := &ddp.Error{Type: 1, Code: 1, Header: writeHeader, SegmentLen: 16}
 	var b [terminateMax]byte

@@ -17,27 +17,6 @@ import (
 
 func heapArena(bufs int) *hugepages.Arena { return hugepages.Heap(bufs*stride + 4096) }
 
-// req: C02-5.1.2-11, D01-3.1.2-11
-func TestTransferOverABadNetwork(t *testing.T) {
-	for name, f := range map[string]fault.Faults{
-		"loss":    {Drop: 0.01},
-		"reorder": {Reorder: 0.1, ReorderBy: 5},
-		"all": {Drop: 0.005, Duplicate: 0.02, Reorder: 0.05, Corrupt: 0.002, Truncate: 0.002,
-			Delay: 100_000, Jitter: 50_000},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, a, b := newPair(t, labConfig{
-				faults: &fault.Spec{Seed: 11, Tx: f},
-				tcp: tcp.Config{RTOMinNs: int64(5 * time.Millisecond),
-					DelayedAckNs: int64(time.Millisecond)},
-			}, Options{}, Options{ReceiveWindowMax: 300_000})
-			exchange(t, a, b, 3<<20)
-			require.NoError(t, a.Close())
-			require.NoError(t, b.Close())
-		})
-	}
-}
-
 // Connections of all kinds of lives at once, over a network that loses: what is read is what was
 // written, and when the Pollers stop in the middle of the last of them every Buf is back (newLab
 // looks). A RST that is lost is not sent again: an end that has nothing more to send hears of it by

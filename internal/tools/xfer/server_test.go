@@ -87,22 +87,6 @@ func TestServerRoomAfterTheAnswer(t *testing.T) {
 	require.NoError(t, r.result().Err)
 }
 
-// The digest that the client sends is held against the memory. The answer does not say what is
-// there.
-func TestServerMismatch(t *testing.T) {
-	data := content(1, 5000)
-	r := newRig(t, 10_000, ServerConfig{})
-	c, g := r.putting(5000)
-	c.write(g, 0, data)
-	a := c.finishes(finish{length: 5000, digest: [digestLen]byte{1}})
-	require.False(t, a.match)
-	require.Zero(t, a.digest)
-	require.Equal(t, uint64(5000), a.length)
-	require.NoError(t, c.qp.Close(r.ctx))
-	require.ErrorContains(t, r.result().Err, "SHA-256 mismatch")
-	require.Zero(t, r.server.Served.Load())
-}
-
 // A client that closes with another length, or has not written what it asked for, has no match and
 // costs no hashing.
 func TestServerClosedTooEarly(t *testing.T) {
