@@ -268,20 +268,6 @@ func TestRingCloseGivesBufsBack(t *testing.T) {
 	require.Equal(t, [][]byte{want}, b.receive(t, 1, nil))
 }
 
-// net_ring0 as a virtual device receives what it sends.
-func TestRingLoop(t *testing.T) {
-	s := openSide(t, Config{Vdev: "net_ring0"}, 1024, 2048)
-	r := newRand(t)
-	var want [][]byte
-	for range 100 {
-		want = append(want, frame(r, 14+r.IntN(1500)))
-	}
-	s.send(t, want...)
-	require.Equal(t, want, s.receive(t, len(want), nil))
-	s.settled(t)
-	s.send(t, want...) // and Close finds them in the ring
-}
-
 func TestRingNoAllocation(t *testing.T) {
 	a, b := ringSides(t, "allocs", 256, 1024, 2048)
 	bufs := make([]mem.Buf, 32)
