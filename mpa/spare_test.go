@@ -79,6 +79,20 @@ func TestSpareRefusesWhatWouldBeHeld(t *testing.T) {
 	}
 }
 
+// Bufs are refused below Spare, not at it.
+func TestSpareIsLeft(t *testing.T) {
+	s := streamOf(withCRC, 300, 300)
+	r := newShortage(t, withCRC, s)
+	r.leave(spareBufs)
+	r.send(0, 100).is(Kept)
+	r.leave(spareBufs - 1)
+	r.send(200, 300).is(Refused)
+	r.leave(spareBufs)
+	r.send(200, 300).is(Kept)
+	require.EqualValues(t, 1, r.recv.Stats().RefusedSpare)
+	r.end()
+}
+
 // However short the pool: whole frames in order are taken, and so is what makes held ones whole.
 func TestSpareTakesWhatFreesBufs(t *testing.T) {
 	for _, mode := range allModes {
