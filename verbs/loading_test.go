@@ -330,3 +330,17 @@ func TestOlderGlibc(t *testing.T) {
 	require.Equal(t, "rnicd: "+program+" is loaded by an older glibc ("+loader+"): the libraries of "+
 		"rnicd run need glibc 2.34 or later, in a container that of its image\n", p.String())
 }
+
+// A program in Go, with a runtime of its own.
+func TestGoProgram(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	program := filepath.Join(t.TempDir(), "program")
+	build := exec.Command("go", "build", "-o", program, "../test/verbs/goprogram.go")
+	build.Env = append(os.Environ(), "CGO_ENABLED=1")
+	text, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	p := l.runOn("--device roce", "golang", program)
+	require.Zero(t, p.Wait(t), "%s", p)
+	p.Expect(t, 1, "^all well$")
+}
