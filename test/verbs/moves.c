@@ -352,6 +352,16 @@ static void drains_without_peer(struct party *a, struct party *b)
 	expect(a, 5, IBV_WC_RETRY_EXC_ERR, 0);
 	expect(a, 6, IBV_WC_WR_FLUSH_ERR, 0);
 
+	join_now(a, b);
+	begin_requests(a, b, 1);
+	CHECK(!ibv_modify_qp(b->qp, &reset, IBV_QP_STATE)); /* and nothing of a's completes */
+	usleep(100000);
+	pause_it(a, true);
+	CHECK(draining(a));
+	expect(a, 1, IBV_WC_RETRY_EXC_ERR, 0);
+	expect(a, 2, IBV_WC_WR_FLUSH_ERR, 0);
+	CHECK(state_of(a->qp) == IBV_QPS_ERR);
+
 	for (int i = 0; i < 2; i++) {
 		join_again(a, b);
 		pause_it(a, true);

@@ -41,8 +41,11 @@ static int permit(struct party *p, int access)
 	return ibv_modify_qp(p->qp, &a, IBV_QP_ACCESS_FLAGS);
 }
 
-/* a asks b for what it is refused: its request fails, and b hears why. */
-static void refused(struct party *a, struct party *b, struct ibv_send_wr wr)
+/*
+ * a asks b for what it is refused: its request fails, and b hears why; if it asks meanwhile what a
+ * does not answer, request 4, that is flushed.
+ */
+static void refused(struct party *a, struct party *b, struct ibv_send_wr wr, bool asks)
 {
 	CHECK(!ask(a, wr, 0, 8));
 	CHECK(!ask(a, write_to(b, 2, b->mr->rkey, 0), 0, 8)); /* and what follows is flushed */
@@ -55,6 +58,8 @@ static void refused(struct party *a, struct party *b, struct ibv_send_wr wr)
 		expect_event(b->qp, IBV_EVENT_QP_LAST_WQE_REACHED);
 	for (int i = 0; i < 16; i++)
 		CHECK(b->memory[512 + i] == 'k');
+	if (asks)
+		expect(b, 4, IBV_WC_WR_FLUSH_ERR, 0);
 	join_again(a, b);
 }
 
@@ -83,7 +88,7 @@ static void rights(struct party *a, struct party *b)
 		CHECK(!permit(b, REMOTE & ~ops[i].needs));
 		if (immediate)
 			CHECK(!receive(b, 9, 0, 0));
-		refused(a, b, wr);
+		refused(a, b, wr, false);
 		CHECK(!permit(b, ops[i].needs));
 		if (immediate && !b->srq)
 			CHECK(!receive(b, 9, 0, 0));
@@ -95,7 +100,7 @@ static void rights(struct party *a, struct party *b)
 									IBV_ACCESS_REMOTE_READ)));
 		if (immediate)
 			CHECK(!receive(b, 9, 0, 0));
-		refused(a, b, reach(b, ops[i].op, mr->rkey));
+		refused(a, b, reach(b, ops[i].op, mr->rkey), false);
 		CHECK(!ibv_dereg_mr(mr));
 		if (immediate && b->srq) { /* the buffer is there still */
 			CHECK(!ask(a, reach(b, ops[i].op, b->mr->rkey), 0, 8));
@@ -110,6 +115,17 @@ static void rights(struct party *a, struct party *b)
 		done(a, b, reach(b, ops[i].op, mr->rkey));
 		CHECK(!ibv_dereg_mr(mr));
 	}
+}
+
+/* b is told of what it refuses while a request of its own waits, which is flushed then. */
+static void refused_meanwhile(struct party *a, struct party *b)
+{
+	join_again(a, b);
+	memset(b->memory + 512, 'k', 16);
+	CHECK(!ask(b, write_to(a, 3, a->mr->rkey, 0), 0, 8));
+	CHECK(!ask(b, (struct ibv_send_wr){ .wr_id = 4, .opcode = IBV_WR_SEND }, 0, 8));
+	expect(b, 3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE); /* and a has no buffer for the other */
+	refused(a, b, reach(b, IBV_WR_RDMA_WRITE, b->mr->rkey ^ 0x10000), true);
 }
 
 /* Rights that no region can have, and flags that ask for nothing here. */
@@ -262,12 +278,14 @@ int main(void)
 		advice();
 		established(&a, &b);
 		rights(&a, &b);
+		refused_meanwhile(&a, &b);
 		fences(&a, &b);
 		if (with_srq) {
 			last_buffer(&a, &b);
 		} else {
 			established(&b, &a);
 			rights(&b, &a);
+			refused_meanwhile(&b, &a);
 			fences(&b, &a);
 		}
 		destroy(&a);

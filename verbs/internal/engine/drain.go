@@ -119,17 +119,20 @@ func (e *Engine) pauseQP(c *call) error {
 }
 
 // pause returns when no request that is posted from then on is taken. Where there is no connection
-// none was begun.
+// none was begun, except of one that is lost.
 func (w *way) pause(notify bool) {
 	w.mu.Lock()
 	atomic.StoreUint32(&w.q.sends.shared.Drained, 0)
 	w.q.drain.begin(notify)
-	if w.timer != nil { // nor is any to be answered
-		w.timer.Stop()
-		w.timer = nil
+	unfinished := w.unfinished()
+	if !unfinished {
+		w.stopTimer() // nor is any to be answered
 	}
 	l := w.current.Load()
 	w.mu.Unlock()
+	if unfinished {
+		return
+	}
 	if l == nil {
 		w.q.drain.done()
 		return

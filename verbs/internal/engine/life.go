@@ -62,16 +62,24 @@ func (l *life) Written() {
 	l.q.Written()
 }
 
-// sent is the completion of a request. The first that fails since the peer is gone has been retried
-// in vain; those after it, and what is posted from then on, are flushed.
+// sent is the completion of a request.
 func (l *life) sent(c rnic.Completion) {
 	if l.q.drain.marked(&c) {
 		return
 	}
 	l.worked = true
 	l.failed(&c)
-	if c.Status != rnic.Success && !l.q.way.failed.Swap(true) && c.Status == rnic.Flushed {
-		c.Status = rnic.RetryExceeded
+	w := &l.q.way
+	switch c.Status {
+	case rnic.Success:
+	case rnic.Flushed, rnic.RetryExceeded:
+		if w.hold(&c) {
+			return
+		}
+		c.Status = rnic.Flushed
+	default:
+		w.failed.Store(true)
+		w.flushHeld() // an error of this end's own comes after them
 	}
 	l.q.sent(c)
 }

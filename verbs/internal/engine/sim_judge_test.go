@@ -183,7 +183,9 @@ func (e *end) judgeBreak() {
 		e.call(ring.AbortQP, nil)
 		e.flushed()
 	case e.allDone():
-		e.judgeNoAnswer(min(e.begin+int64(e.part().over()), e.sent[0].at), 0)
+		peer := &d.Parts[e.other().index] // which leaves after its last message, too
+		left := min(d.At, peer.last()) + unansweredMin
+		e.judgeNoAnswer(e.begin+int64(min(e.part().over(), left)), 0)
 	default:
 		e.n.fail("%v: %d of %d requests completed, %d of %d buffers, %v after the end", e, len(e.sent),
 			len(e.requests), len(e.got), e.awaited, time.Duration(e.n.Now()-e.begin)-d.At)

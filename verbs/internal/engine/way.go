@@ -9,22 +9,22 @@ import (
 	"time"
 
 	"github.com/rnicd/rnicd/internal/waiting"
-	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/rnic"
 )
 
 // way is how a queue pair gets to its peer that is connected by number, and what it is without a
 // peer.
 //
-//	        ConnectQP         a life in service       its end, of which
+//	        ConnectQP         a life in service       its end
 //	unset ------------> seeking ------------> served ------------> lost
-//	  ^                    |  no answer           | an error         | a request is posted
+//	  ^                    |  no answer           | an error         | no answer
 //	  |  ResetQP           v                      v                  v
 //	  +----------------- over <------------------------------------------ AbortQP, from anywhere
 //
 // unset is RESET and INIT of the verbs, over is ERR; the others are RTR and RTS. Of two ends, that
 // with the smaller name connects (seek); the other one waits for it (offer). One that is lost keeps
-// its receive buffers, as a reliable connection does, which hears of its peer's end when it sends.
+// its receive buffers, as a reliable connection does, which hears of its peer's end when nothing
+// answers a request. Those that the connection leaves are held for so long.
 type way struct {
 	q      *qp
 	mu     sync.Mutex
@@ -47,6 +47,7 @@ type way struct {
 	failed    atomic.Bool          // a completion has told why, or the program has asked for the end
 	timer     *time.Timer          // until requests are unanswered
 	retry     rnic.Retry           // after what time; how long a receiver may be not ready
+	held      []rnic.Completion    // of requests that the peer has left unanswered
 	heardOf   atomic.Bool          // communication was established, or no longer needs to be told
 	kept      []uint64             // receive buffers that a life has given back
 	flushing  sync.Mutex           // of kept and the rings, in no life
@@ -169,10 +170,7 @@ func (w *way) serve(l *life) bool {
 		w.state = wayServed
 		w.current.Store(l)
 	}
-	if w.timer != nil {
-		w.timer.Stop()
-		w.timer = nil
-	}
+	w.stopTimer()
 	w.mu.Unlock()
 	e.tellLog("connected by number, 0x%06x with %v", w.own.number, w.peer)
 	l.rnic.Doorbell() // for what was posted meanwhile
@@ -199,58 +197,12 @@ func (w *way) doorbell() {
 		}
 		return
 	case w.state == wayLost && w.q.requestWaits():
-		w.state = wayOver
-		go w.end(w.era, 0)
+		w.awaitLost()
 	}
 	ended := w.ended
 	w.mu.Unlock()
 	if ended { // before that, end will flush it: after what was posted earlier
 		w.flush()
-	}
-}
-
-// unanswered is the end of patience.
-func (w *way) unanswered(era uint32) {
-	w.mu.Lock()
-	seeks, peer := w.state == waySeeking && w.era == era, w.peer
-	w.mu.Unlock()
-	if seeks {
-		w.q.engine.tellLog("queue pair 0x%06x to %v: no answer", w.q.number, peer)
-		w.end(era, 0)
-	}
-}
-
-// lifeOver is called when a life has ended, and why. One that was in service when this end did not
-// know it yet is told by what it has completed, or by an error of its messages.
-func (w *way) lifeOver(l *life, err error) {
-	kind, event := eventOf(err)
-	w.mu.Lock()
-	was := slices.Index(w.lives, l)
-	if was >= 0 {
-		w.lives = slices.Delete(w.lives, was, was+1)
-	}
-	served := w.state == wayServed && (w.current.Load() == l || !l.sends)
-	if was < 0 || !served && !(w.state == waySeeking && (l.worked || aboutMessages(err))) {
-		w.mu.Unlock()
-		return
-	}
-	w.current.Store(nil)
-	if event = event && !w.failed.Load(); event {
-		w.failed.Store(true)
-	}
-	if w.state = wayLost; w.failed.Load() || w.q.begun() || w.q.requestWaits() {
-		w.state = wayOver
-	}
-	over, era, peer := w.state == wayOver, w.era, w.peer
-	w.mu.Unlock()
-	w.q.engine.tellEnd(err, "ended, 0x%06x with %v: %s", w.q.number, peer, why(err))
-	if event {
-		w.q.ctx.tell(kind, &w.q.subject)
-	}
-	if over {
-		w.end(era, 0)
-	} else {
-		w.q.drain.done() // if it was to be: nothing is under way any more
 	}
 }
 
@@ -296,10 +248,7 @@ func (w *way) quit() (lives []*life) {
 	if w.stop != nil {
 		w.stop()
 	}
-	if w.timer != nil {
-		w.timer.Stop()
-		w.timer = nil
-	}
+	w.stopTimer()
 	lives, w.lives = w.lives, nil
 	return lives
 }
@@ -346,7 +295,7 @@ func (w *way) reset() {
 	defer w.flushing.Unlock()
 	w.giveBack()
 	w.mu.Lock()
-	w.stop, w.seeker = nil, nil
+	w.stop, w.seeker, w.held = nil, nil, nil
 	w.mu.Unlock()
 	w.terminate.Store(0)
 	q.bound = false
@@ -376,42 +325,6 @@ func (w *way) giveBack() {
 		}
 	}
 	w.kept = nil
-}
-
-// flush completes everything that waits. Any goroutine, after all lives.
-func (w *way) flush() {
-	w.flushing.Lock()
-	defer w.flushing.Unlock()
-	q := w.q
-	r := &wq.Request{List: make([]wq.SGE, q.opt.SGEMax), Data: make([]byte, q.opt.InlineMax)}
-	if len(q.rest) > 0 {
-		w.flushSend(&q.rest[0])
-		q.rest = nil
-	}
-	for n := q.sends.peek(r); n > 0; n = q.sends.peek(r) {
-		q.sends.count(&q.underway)
-		q.sends.taken(n)
-		w.flushSend(&r.WQE)
-	}
-	for _, id := range w.kept {
-		q.received(rnic.Completion{ID: id, Op: rnic.OpRecv, Status: rnic.Flushed,
-			Terminate: w.terminate.Load()})
-	}
-	w.kept = nil
-	for n := q.recvs.peek(r); n > 0 && q.srq == nil; n = q.recvs.peek(r) {
-		q.recvs.taken(n)
-		q.received(rnic.Completion{ID: r.ID, Op: rnic.OpRecv, Status: rnic.Flushed,
-			Terminate: w.terminate.Load()})
-	}
-}
-
-// flushSend completes a request that no life has taken.
-func (w *way) flushSend(e *wq.WQE) {
-	st := rnic.Flushed
-	if !w.failed.Swap(true) {
-		st = rnic.RetryExceeded
-	}
-	w.q.sent(rnic.Completion{ID: e.ID, Op: e.Op, Status: st, Terminate: w.terminate.Load()})
 }
 
 // heard is called when the first message may have come.

@@ -23,7 +23,8 @@ func (e *Engine) timeQP(c *call) error {
 
 // unansweredMin is the least time after which a request is unanswered. Programs take timeouts for a
 // lossless link, whose device repeats within microseconds; here a handshake and a repetition may
-// come first, which TCP makes after a second where it has measured nothing yet (RFC 6298).
+// come first, which TCP makes after a second where it has measured nothing yet (RFC 6298). Where
+// the peer is gone it is all of the time, whatever the program has said, for no answer can come.
 const unansweredMin = 2 * time.Second
 
 // rnrTime is what a code of min_rnr_timer stands for (IBTA table 45): 10 us times 1, 2, 3, 4, 6, 8,
