@@ -1,10 +1,11 @@
 /*
  * Registered memory that goes away: the connection of the peer that reaches for it ends, at worst,
  * and nothing else: neither the program, nor its other connections, nor what is mapped there by
- * then.
+ * then. With an argument, the same where somebody has hooks in the C library's functions.
  */
 #include "walk.h"
 
+#include <dlfcn.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -245,13 +246,71 @@ static void move_page(struct ibv_pd *pd)
 	CHECK(!ibv_dereg_mr(mr) && !munmap(to, 2 * PAGE) && !munmap(m, SIZE));
 }
 
-int main(void)
+/* Hooks, as those of UCX, Open MPI and libfabric, and who has come there. */
+enum { HOOK_MMAP = 1, HOOK_MREMAP = 2, HOOK_MUNMAP = 4 };
+static int hooked; /* by any thread */
+
+static void *hook_mmap(void *at, size_t length, int prot, int flags, int fd, off_t offset)
+{
+	__atomic_fetch_or(&hooked, HOOK_MMAP, __ATOMIC_RELAXED);
+	return (void *)syscall(SYS_mmap, at, length, prot, flags, fd, offset);
+}
+
+static void *hook_mremap(void *old, size_t old_size, size_t new_size, int flags, void *to)
+{
+	__atomic_fetch_or(&hooked, HOOK_MREMAP, __ATOMIC_RELAXED);
+	return (void *)syscall(SYS_mremap, old, old_size, new_size, flags, to);
+}
+
+static int hook_munmap(void *at, size_t length)
+{
+	__atomic_fetch_or(&hooked, HOOK_MUNMAP, __ATOMIC_RELAXED);
+	return (int)syscall(SYS_munmap, at, length);
+}
+
+/*
+ * Writes a jump to hook, of x86-64, into the function that dlsym finds, which is all that a library
+ * can look for whose place is after the C library's.
+ */
+static void jump(const char *name, void *hook)
+{
+	unsigned char code[] = { 0x49, 0xbb, 0, 0, 0, 0, 0, 0, 0, 0, 0x41, 0xff, 0xe3 };
+	char *at = dlsym(RTLD_DEFAULT, name), *page = at - (uintptr_t)at % PAGE;
+
+	memcpy(code + 2, &hook, sizeof hook);
+	CHECK(at && !mprotect(page, 2 * PAGE, RW | PROT_EXEC));
+	memcpy(at, code, sizeof code);
+	CHECK(!mprotect(page, 2 * PAGE, PROT_READ | PROT_EXEC));
+}
+
+/* Sees the program's calls, and the C library's own. */
+static void set_hooks(void)
+{
+	char *m;
+
+	jump("mmap", (void *)hook_mmap);
+	jump("mremap", (void *)hook_mremap);
+	jump("munmap", (void *)hook_munmap);
+	m = map(NULL, 0);
+	CHECK((m = mremap(m, SIZE, 2 * SIZE, MREMAP_MAYMOVE)) != MAP_FAILED && !munmap(m, 2 * SIZE));
+	CHECK(hooked == (HOOK_MMAP | HOOK_MREMAP | HOOK_MUNMAP));
+	hooked = 0;
+	CHECK(m = malloc(1 << 20));
+	__asm__("" : "+r"(m)); /* or the compiler leaves it out */
+	free(m);
+	CHECK(hooked == (HOOK_MMAP | HOOK_MUNMAP));
+}
+
+int main(int argc, char **argv)
 {
 	struct sigaction act = { .sa_handler = on_fault };
 	size_t size = (size_t)sysconf(_SC_SIGSTKSZ);
 	stack_t own = { .ss_sp = malloc(size), .ss_size = size };
 	struct pair beside;
 
+	(void)argv;
+	if (argc > 1)
+		set_hooks();
 	CHECK(!sigaction(SIGSEGV, &act, NULL) && !sigaction(SIGBUS, &act, NULL));
 	connect_pair(&beside, 0);
 	CHECK(!sigaction(SIGSEGV, &act, NULL) && !sigaction(SIGBUS, &act, NULL)); /* after loading, too */

@@ -8,7 +8,16 @@ here=$(dirname "$0")
 cc=${CC:-gcc}
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
-"$here/forward.sh" "$cc" "$here/shim.map" "$made/forwards.h" "$made/shim.map"
+"$here/forward.sh" "$cc" "$here/shim.map" "$made/forwards.h" "$made/forwards.map"
+# What unmapped.c defines has the C library's version. That comes first, or the loader would not
+# bind programs to it that ask for none.
+nm -D "$($cc -print-file-name=libc.so.6)" |
+	sed -n 's/.* \(mmap\|mmap64\|mremap\|munmap\)@@\(.*\)/#define VERSION_\1 "\2"/p' \
+		>"$made/versions.h"
+{
+	sed -n 's/.*"\(.*\)"/\1 {};/p' "$made/versions.h" | sort -u
+	cat "$made/forwards.map"
+} >"$made/shim.map"
 flags="-std=gnu11 ${CFLAGS:--O2 -g} -fPIC -Wall -Wextra -Werror"
 # Where CFLAGS name a sanitizer, it calls the C library before it is ready: what stands in front of
 # that is built without.

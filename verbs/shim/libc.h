@@ -11,7 +11,7 @@ enum { EACH(NUMBER) FUNCTIONS };
 static const char *const names[] = { EACH(NAME) };
 static void *libc[FUNCTIONS];
 
-static void *next(int function)
+RV_EARLY static void *next(int function)
 {
 	if (!load_relaxed(&libc[function]))
 		__atomic_store_n(&libc[function], dlsym(RTLD_NEXT, names[function]), __ATOMIC_RELAXED);

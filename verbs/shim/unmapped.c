@@ -3,9 +3,15 @@
  * would reach what is mapped there next. So calls that take pages away come by here, as those of
  * MPI libraries do, and a region that loses some is revoked before they go.
  *
+ * The functions have the C library's version of their names and are hidden: the loader binds
+ * programs to them, which ask for that version, and dlsym passes over them. UCX, Open MPI and
+ * libfabric look the C library's functions up by dlsym and write a jump into them, to hear of its
+ * own calls as well. If they found these they would hear of the program's calls alone.
+ *
  * Not seen are the C library's own calls (free of what malloc has mapped), shmdt, and system calls
- * without it. What is touched after these and not mapped again faults, which ends the connection
- * that did (rnic/internal/qp/unreachable.go).
+ * without it; nor those of a program whose functions are found first and look the C library's up
+ * by dlsym, as a sanitizer's are. What is touched after these and not mapped again faults, which
+ * ends the connection that did (rnic/internal/qp/unreachable.go).
  *
  * A call that certainly fails revokes nothing. What only the kernel can tell, as what a descriptor
  * is by then, comes too late: the region is revoked, and the memory may still be there.
@@ -14,8 +20,14 @@
 
 #include <stdarg.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+
+#include "versions.h"
+
+#define EACH(x) x(mmap64) x(mremap) x(munmap)
+#include "libc.h"
+
+/* Defines rv_name as name, under the C library's version. */
+#define VERSIONED(name) __asm__(".symver rv_" #name ", " #name "@" VERSION_##name)
 
 #define PAGE 4096
 #define ADDRESSES ((size_t)1 << 56) /* a program has none from here on */
@@ -84,7 +96,7 @@ bool rv_place_lost(uint32_t number)
 }
 
 /* The next region from *at on that has octets of [from, to), or NULL. */
-RV_EARLY static struct place *next(uint32_t *at, uintptr_t from, uintptr_t to, uint64_t *handle)
+RV_EARLY static struct place *touched(uint32_t *at, uintptr_t from, uintptr_t to, uint64_t *handle)
 {
 	for (uint32_t n = load_acquire(&used); *at < n;) {
 		struct place *p = &places[(*at)++];
@@ -110,7 +122,7 @@ RV_EARLY static bool registered(uintptr_t from, size_t length)
 	uint32_t at = 0;
 	uint64_t handle;
 
-	return n && next(&at, from, from + n, &handle) != NULL;
+	return n && touched(&at, from, from + n, &handle) != NULL;
 }
 
 /* Revokes what the pages go from. Returns when no octet can be placed there any more. */
@@ -122,18 +134,19 @@ RV_EARLY static void lose(uintptr_t from, size_t length)
 	struct place *p;
 	uint64_t handle;
 
-	while (n && (p = next(&at, from, from + n, &handle))) {
+	while (n && (p = touched(&at, from, from + n, &handle))) {
 		store_release(&p->lost, 1);
 		rv_call1(RV_REVOKE_MR, handle); /* of the parent's, in a child of fork: EPERM */
 	}
 	errno = before;
 }
 
-RV_EARLY int munmap(void *addr, size_t length)
+RV_EARLY int rv_munmap(void *addr, size_t length)
 {
 	lose((uintptr_t)addr, length);
-	return (int)syscall(SYS_munmap, addr, length);
+	return NEXT(munmap)(addr, length);
 }
+VERSIONED(munmap);
 
 /* Whether the call takes away what is there, unless the kernel knows better. */
 RV_EARLY static bool maps_over(int flags, int fd, off64_t offset)
@@ -142,17 +155,19 @@ RV_EARLY static bool maps_over(int flags, int fd, off64_t offset)
 	       flags & MAP_TYPE && offset % PAGE == 0 && (flags & MAP_ANONYMOUS || fd >= 0);
 }
 
-RV_EARLY void *mmap64(void *addr, size_t length, int prot, int flags, int fd, off64_t offset)
+RV_EARLY void *rv_mmap(void *addr, size_t length, int prot, int flags, int fd, off64_t offset)
 {
 	if (maps_over(flags, fd, offset))
 		lose((uintptr_t)addr, length);
-	return (void *)syscall(SYS_mmap, addr, length, prot, flags, fd, offset);
+	return NEXT(mmap64)(addr, length, prot, flags, fd, offset);
 }
+VERSIONED(mmap);
 
-RV_EARLY void *mmap(void *addr, size_t length, int prot, int flags, int fd, off_t offset)
+RV_EARLY void *rv_mmap64(void *addr, size_t length, int prot, int flags, int fd, off64_t offset)
 {
-	return mmap64(addr, length, prot, flags, fd, offset);
+	return rv_mmap(addr, length, prot, flags, fd, offset);
 }
+VERSIONED(mmap64);
 
 /* False: mremap says EINVAL before it looks at memory. */
 RV_EARLY static bool remaps(uintptr_t from, size_t old_size, uintptr_t to, size_t new_size,
@@ -187,7 +202,7 @@ RV_EARLY static void lose_moved(uintptr_t from, size_t old_size, uintptr_t to, s
 /*
  * Memory that can grow where it is stays. Only where there is no room, ENOMEM, it may move.
  */
-RV_EARLY void *mremap(void *old, size_t old_size, size_t new_size, int flags, ...)
+RV_EARLY void *rv_mremap(void *old, size_t old_size, size_t new_size, int flags, ...)
 {
 	uintptr_t from = (uintptr_t)old;
 	void *to = NULL;
@@ -198,17 +213,18 @@ RV_EARLY void *mremap(void *old, size_t old_size, size_t new_size, int flags, ..
 		to = va_arg(more, void *);
 	va_end(more);
 	if (!remaps(from, old_size, (uintptr_t)to, new_size, flags))
-		return (void *)syscall(SYS_mremap, old, old_size, new_size, flags, to);
+		return NEXT(mremap)(old, old_size, new_size, flags, to);
 	lose_moved(from, old_size, (uintptr_t)to, new_size, flags);
 	if (!(flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) && new_size > old_size &&
 	    registered(from, old_size)) {
 		int before = errno;
-		void *same = (void *)syscall(SYS_mremap, old, old_size, new_size, 0);
+		void *same = NEXT(mremap)(old, old_size, new_size, 0);
 
 		if (same != MAP_FAILED || errno != ENOMEM || !(flags & MREMAP_MAYMOVE))
 			return same;
 		errno = before;
 		lose(from, old_size);
 	}
-	return (void *)syscall(SYS_mremap, old, old_size, new_size, flags, to);
+	return NEXT(mremap)(old, old_size, new_size, flags, to);
 }
+VERSIONED(mremap);
