@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -460,6 +461,30 @@ static void both_end(void)
 	}
 }
 
+/* Time in which the process is stopped is not the peer's: that may have been stopped, too. */
+static void stopped(void)
+{
+	struct peer a = make(false), b = make(false);
+	pid_t self = getpid(), waker;
+
+	CHECK(!to_init(&a) && !to_init(&b) && !receive(&b, 1));
+	CHECK(!to_rtr(&a, b.qp->qp_num) && !to_rts(&a));
+	CHECK(!send_one(&a, 80, IBV_WR_SEND, NULL));
+	waker = fork();
+	if (!waker) {
+		kill(self, SIGSTOP);
+		sleep(3);
+		kill(self, SIGCONT);
+		_exit(0);
+	}
+	CHECK(waitpid(waker, NULL, 0) == waker);
+	CHECK(!to_rtr(&b, a.qp->qp_num) && !to_rts(&b));
+	expect(&a, 80, IBV_WC_SUCCESS);
+	expect(&b, 1, IBV_WC_SUCCESS);
+	destroy(&a);
+	destroy(&b);
+}
+
 /* Whichever of a and b has the next completion, which is of receive buffer id. */
 static struct peer *received(struct peer *a, struct peer *b, uint64_t id)
 {
@@ -684,6 +709,7 @@ int main(int argc, char **argv)
 	peer_ends(true);
 	both_end();
 	shared();
+	stopped();
 	unanswered();
 	if (argc < 3)
 		processes(2); /* beside their parent's engine */

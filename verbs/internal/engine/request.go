@@ -23,7 +23,7 @@ type asker struct {
 	request *rnic.ConnRequest
 	hello   hello
 	way     *way
-	timer   *time.Timer
+	timer   *awake.Timer
 }
 
 // serveSlot takes Requests, for as long as the process lives.
@@ -98,7 +98,7 @@ func (w *way) offer(a *asker) {
 		return
 	}
 	w.waiting = append(w.waiting, a)
-	a.timer = time.AfterFunc(requestWait, func() {
+	a.timer = awake.AfterFunc(requestWait, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if slices.Contains(w.waiting, a) {

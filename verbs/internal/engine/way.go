@@ -6,8 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 
+	"github.com/rnicd/rnicd/internal/awake"
 	"github.com/rnicd/rnicd/internal/waiting"
 	"github.com/rnicd/rnicd/rnic"
 )
@@ -45,7 +45,7 @@ type way struct {
 	current   atomic.Pointer[life] // that sends; nil: not in service
 	terminate atomic.Uint32        // wq.CQE's Terminate: of the last that has ended a life
 	failed    atomic.Bool          // a completion has told why, or the program has asked for the end
-	timer     *time.Timer          // until requests are unanswered
+	timer     *awake.Timer         // until requests are unanswered
 	retry     rnic.Retry           // after what time; how long a receiver may be not ready
 	held      []rnic.Completion    // of requests that the peer has left unanswered
 	heardOf   atomic.Bool          // communication was established, or no longer needs to be told
@@ -188,7 +188,7 @@ func (w *way) doorbell() {
 	switch {
 	case w.state == waySeeking && w.timer == nil && w.retry.Unanswered > 0 && w.q.requestWaits():
 		era := w.era
-		w.timer = time.AfterFunc(w.retry.Unanswered, func() { w.unanswered(era) })
+		w.timer = awake.AfterFunc(w.retry.Unanswered, func() { w.unanswered(era) })
 	case w.state == wayServed: // meanwhile
 		l := w.current.Load()
 		w.mu.Unlock()

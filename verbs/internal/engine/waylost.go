@@ -3,8 +3,8 @@ package engine
 import (
 	"errors"
 	"slices"
-	"time"
 
+	"github.com/rnicd/rnicd/internal/awake"
 	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/rnic"
 )
@@ -78,7 +78,7 @@ func (w *way) unfinished() bool {
 // awaitLost begins the time that a request has although the peer is gone. w is locked.
 func (w *way) awaitLost() {
 	if era := w.era; w.timer == nil {
-		w.timer = time.AfterFunc(unansweredMin, func() { w.unanswered(era) })
+		w.timer = awake.AfterFunc(unansweredMin, func() { w.unanswered(era) })
 	}
 }
 
