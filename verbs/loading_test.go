@@ -333,6 +333,9 @@ func TestOlderGlibc(t *testing.T) {
 
 // A program in Go, with a runtime of its own.
 func TestGoProgram(t *testing.T) {
+	if leftToMakeVerbs() {
+		return
+	}
 	t.Parallel()
 	l := newLab(t)
 	program := filepath.Join(t.TempDir(), "program")
