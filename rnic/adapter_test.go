@@ -131,8 +131,7 @@ func TestAdapterCloseInOnFailure(t *testing.T) {
 
 // Close waits no longer than its context.
 func TestAdapterCloseContext(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, _ := r.connect(opts{}, opts{})
+	r, s, _ := connected(t, opts{}, opts{})
 	r.server.host.Manual = nil // the Poller stands still
 	ctx, cancel := context.WithCancel(r.ctx)
 	cancel()

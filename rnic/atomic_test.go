@@ -33,8 +33,7 @@ func (p *peer) atomicRequest() uint32 {
 // written.
 func TestAtomicResponseRefused(t *testing.T) {
 	for _, revoked := range []bool{false, true} {
-		r := newRig(t, turned, rigConfig{})
-		c, p := r.responded(noMarkers(connOpts(ConnParam{ORD: 1})))
+		_, c, p := responded(t, noMarkers(connOpts(ConnParam{ORD: 1})))
 		c.post(WorkRequest{Op: OpFetchAdd, Add: 1, ID: 1, RemoteSTag: 0x100, Local: c.inbox.Slice(0, 8),
 			Signaled: true})
 		id, cause, want := p.atomicRequest(), rdmap.CauseLocal, LocalProtection
@@ -56,8 +55,7 @@ func TestAtomicResponseRefused(t *testing.T) {
 // req: 7306-5-2, 7306-5.4-1, 7306-5.2.1-2, 7306-5.1.1-2, 7306-5.1.2-1, 7306-5.2.1-4, 7306-5.2.2-3
 // req: 7306-5.1.1-3, 7306-5.4-3, 7306-4-2
 func TestAtomics(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(serving(4), asking(4))
+	r, s, c := connected(t, serving(4), asking(4))
 	m := r.readable(s, 64, RemoteRead|RemoteWrite)
 	clear(m.Bytes())
 	all := uint64(math.MaxUint64)

@@ -1,107 +1,14 @@
 package rnic
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/rdmap"
-	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/tcp"
 )
-
-// partOf is a segment of a Send that is not its last.
-func partOf(msn uint32) fpdu {
-	f := sendFPDU(msn, "part")
-	f.Last = false
-	return f
-}
-
-// One of several that share receive buffers takes all it can, first by a number far ahead and
-// messages without an end, then by more messages than its share. The first is bounded by its
-// RecvDepth. Of the second the limit event tells in time, and the counters which to end. The
-// other stream never misses a buffer.
-//
-// req: 5042-6.4.3.1-1, 5042-6.4.3.1-3, 5041-8.3.2-5
-func TestAttackSharedBuffers(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	const depth, each, limit = 16, 4, 6
-	a := r.assault(opts{})
-	pd := r.server.AllocPD()
-	p := newPool(t, pd, depth, depth)
-	opt := qpOpts(QPOptions{PD: pd, SRQ: p.SharedReceiveQueue, RecvDepth: each})
-	fair, client := r.connect(opt, opts{})
-	fairGoesOn := func() {
-		for range 3 * depth {
-			r.tell(client, "fair")
-			require.NoError(t, p.post(fair.await(1)[0].ID))
-		}
-	}
-	a.again(opt)
-	a.p.inject(partOf(each))
-	r.until("the buffers taken", func() bool { return p.Left() == depth-each })
-	fairGoesOn()
-	require.Equal(t, each, r.stats(a.s.qp).SharedHeld)
-	events := r.server.Events()
-	a.p.reset()
-	a.s.awaitClosed()
-	for _, c := range a.s.await(each) {
-		require.NoError(t, p.post(c.ID))
-	}
-	require.Equal(t, EventFailed, soon(&r.driver, events).Kind)
-
-	a.again(opt)
-	require.NoError(t, p.Arm(limit))
-	for msn := uint32(1); msn <= depth-limit+1; msn++ {
-		require.Empty(t, events, "the event is early")
-		a.p.inject(sendFPDU(msn, "greed"))
-		r.until("it was taken", func() bool { return p.Left() == depth-int(msn) })
-	}
-	requireEvent(t, Event{Kind: EventSRQLimit, SRQ: p.SharedReceiveQueue, Count: limit - 1},
-		soon(&r.driver, events))
-	require.EqualValues(t, 3*depth, r.stats(fair.qp).SharedTaken)
-	require.EqualValues(t, depth-limit+1, r.stats(a.s.qp).SharedTaken)
-	a.s.qp.Abort()
-	a.s.awaitClosed()
-	for _, c := range a.s.await(depth - limit + 1) {
-		require.NoError(t, p.post(c.ID))
-	}
-	fairGoesOn()
-	a.bystander.goesOn()
-}
-
-// Connection after connection that begins with Terminates, whatever is in them: each is the end
-// of its own stream, is not answered, and leaves nothing behind; events that nobody reads are
-// lost and counted.
-func TestAttackTerminates(t *testing.T) {
-	r := newRig(t, turned, rigConfig{server: Config{EventsMax: 8}})
-	const storm = 40
-	rng := rand.New(rand.NewPCG(1, 2))
-	events := r.server.Events()
-	a := r.assault(opts{})
-	pd := r.server.AllocPD()
-	cq := must(r.server.CreateCQ(64))
-	opt := QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq}
-	for range storm {
-		q := must(r.server.CreateQP(opt))
-		p, _ := r.peerConnects(&end{qp: q}, false)
-		var burst []fpdu
-		for msn := range uint32(3) {
-			body := randomBytes(rng.Uint64(), rng.IntN(qp.TerminateLenMax+1))
-			burst = append(burst, messageFPDU(rdmap.OpTerminate, msn+1, body))
-		}
-		p.inject(burst...)
-		p.closeSend()
-		r.untilDone(q)
-		p.expectNothing() // no answer
-	}
-	require.EqualValues(t, storm, r.server.EventCount(EventTerminated))
-	require.Len(t, events, 8)
-	require.EqualValues(t, storm-8, r.server.EventsLost())
-	a.bystander.goesOn()
-}
 
 // Writes and Reads of nothing, which no STag bounds: legal, so the stream goes on. They take no
 // memory however many there are, complete nothing, and no more Reads than IRD are answered for at

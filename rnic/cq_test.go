@@ -118,8 +118,7 @@ func TestCQWaitPingPong(t *testing.T) {
 // A completion says of every request before it that its octets are the application's again: what
 // is written over them does not reach the peer any more.
 func TestUnsignaledOctetsAreFree(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(opts{}, opts{})
+	r, s, c := connected(t, opts{}, opts{})
 	want := slices.Clone(c.source.Bytes()[:20000])
 	for i := range 10 {
 		wr := c.write(s, uint64(i), i*2000, 2000)

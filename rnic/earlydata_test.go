@@ -1,8 +1,6 @@
 package rnic
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/netip"
 	"testing"
@@ -128,47 +126,6 @@ func TestHandedOverAroundAGap(t *testing.T) {
 		p.leave(s)
 		require.NoError(t, s.qp.Err())
 		r.noBufLost()
-	}
-}
-
-// A peer that sends FPDUs at once, cut anyhow over a network that loses, and a Responder that
-// comes at any time: every octet is placed, once, and Sends are delivered in order.
-//
-// req: 5044-7.1.5-1, D01-6.1.4-3
-func TestHandedOverAtRandom(t *testing.T) {
-	for seed := range uint64(40) {
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(seed, 11))
-			p := newHasty(t, rigConfig{}, stream.Options{ReceiveWindow: 1 << 18})
-			r := p.r
-			s := r.newEnd(r.server, connOpts(ConnParam{NoMarkers: true, DropBadCRC: seed%2 == 0}))
-			want := randomBytes(seed, regionBytes)
-			b := request(mpa.Frame{Rev: 1, CRC: true})
-			n := 1 + rng.IntN(60)
-			at := 0
-			for i := range n {
-				size := 1 + rng.IntN(regionBytes/60-1)
-				b = append(b, p.frame(writeFPDU(s.region.STag(), uint64(at), want[at:at+size]),
-					sendFPDU(uint32(i+1), want[i:i+1]))...)
-				s.postRecv(s.recvAt(uint64(i), i, 1))
-				at += size
-			}
-			loss := rng.Float64() / 5
-			p.log.lose = func(loggedSegment) bool { return rng.Float64() < loss }
-			limit := 1 + rng.IntN(1448)
-			p.dribble(b, func() int { return 1 + rng.IntN(limit) })
-			r.pass(time.Duration(rng.IntN(1000)) * time.Millisecond)
-			req := p.respond()
-			r.pass(time.Duration(rng.IntN(100)) * time.Millisecond)
-			require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-			s.expectEach(n, Completion{Op: OpRecv, Len: 1})
-			require.Equal(t, want[:at], s.region.Bytes()[:at])
-			require.Equal(t, want[:n], s.inbox.Bytes()[:n])
-			p.log.lose = nil
-			p.closeSend()
-			s.expectClosed()
-			r.noBufLost()
-		})
 	}
 }
 

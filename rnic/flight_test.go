@@ -23,8 +23,7 @@ func kindsOf(f FlightRecord) (all []flight.Kind) {
 // The record tells of start-up, of the error and of the end, at both ends, in order, over every
 // transport; Config.Fell has it, too.
 func TestFlightRecord(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(opts{}, opts{})
+	r, s, c := connected(t, opts{}, opts{})
 	r.exchange(s, c)
 	before := r.flightOf(s.qp)
 	require.NoError(t, before.Err)

@@ -13,8 +13,7 @@ import (
 // A peer that closes its half and leaves Reads unanswered has broken the connection.
 func TestPeerLeavesReadsUnanswered(t *testing.T) {
 	for _, early := range []bool{true, false} { // the Reads were posted before the FIN, or after it
-		r := newRig(t, turned, rigConfig{})
-		c, p := r.responded(noMarkers(connOpts(ConnParam{ORD: 1, AllowHalfClosed: true})))
+		_, c, p := responded(t, noMarkers(connOpts(ConnParam{ORD: 1, AllowHalfClosed: true})))
 		post := func() { c.post(c.readFrom(c.region, 1, 0, 8), c.readFrom(c.region, 2, 0, 8)) }
 		if early {
 			post()
@@ -40,8 +39,7 @@ func TestPeerLeavesReadsUnanswered(t *testing.T) {
 // posted before it is sent, the Read and everything after it is flushed and never sent, and the
 // connection ends in order.
 func TestUnanswerableReadEndsOurHalf(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	c, p := r.responded(noMarkers(connOpts(ConnParam{ORD: 1, AllowHalfClosed: true})))
+	_, c, p := responded(t, noMarkers(connOpts(ConnParam{ORD: 1, AllowHalfClosed: true})))
 	p.closeSend()
 	c.expectState(Closing)
 	silent := c.write(c, 4, 0, 8)
@@ -69,8 +67,7 @@ func (e *end) flushedFrom(first, last int) {
 //
 // req: 5040-4.4-2, 5040-5.2-1, 5040-5.2.1-1, 5040-5.2.1-2, 5040-5.2.2-1, 5040-5.2.2-4
 func TestResponsesAfterAnUnanswerableRead(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, p := r.served(connOpts(ConnParam{IRD: 8, ORD: 1}))
+	r, s, p := served(t, connOpts(ConnParam{IRD: 8, ORD: 1}))
 	m := r.readable(s, regionBytes, RemoteRead)
 	// they wait for the peer's first FPDU, as a Responder's work does
 	s.post(s.readFrom(m, 1, 0, 8), s.write(s, 2, 0, 8))

@@ -119,8 +119,7 @@ func TestInline(t *testing.T) {
 // message is on the wire, wherever it stands.
 func TestListProtection(t *testing.T) {
 	for i := range 4 {
-		r := newRig(t, turned, rigConfig{})
-		s, c := r.connect(opts{}, opts{})
+		_, s, c := connected(t, opts{}, opts{})
 		list := [4]SGE{}
 		for k := range list {
 			list[k] = c.source.Slice(6000*k, 5000)
@@ -140,8 +139,7 @@ func TestListProtection(t *testing.T) {
 // that would have filled it is in none.
 func TestReceiveListRefused(t *testing.T) {
 	for bad, want := range map[bool]Status{false: LocalLength, true: LocalProtection} {
-		r := newRig(t, turned, rigConfig{})
-		s, c := r.connect(opts{}, opts{})
+		_, s, c := connected(t, opts{}, opts{})
 		first := WorkRequest{Local: s.inbox.Slice(0, 10), List: []SGE{nowhere, s.inbox.Slice(20, 10)}}
 		second := first
 		if second.ID = 1; bad {

@@ -14,8 +14,7 @@ import (
 //
 // req: 7306-6.3-1, 5040-5.3-4, 7306-4.1-2
 func TestImmediateData(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(opts{}, opts{})
+	_, s, c := connected(t, opts{}, opts{})
 	for i := range 4 {
 		s.postRecv(s.recvAt(uint64(10+i), 20*i, 20))
 	}
@@ -81,8 +80,7 @@ func TestImmediateDataLeaveTheBufferAlone(t *testing.T) {
 // Written is what the peer's last Write has placed, whatever the peer says: 0 where nothing was,
 // and after it was told once.
 func TestImmediateDataTellWhatWasWritten(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, p := r.served(opts{})
+	_, s, p := served(t, opts{})
 	s.postRecv(make([]WorkRequest, 7)...)
 	part := writeFPDU(s.region.STag(), s.region.Base(), "123")
 	part.Last = false

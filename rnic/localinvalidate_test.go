@@ -21,8 +21,7 @@ func (r *rig) tied(e *end, b []byte, access Access) *MemoryRegion {
 // out whole, also when it is unsignaled; what is posted after finds it invalid. The same for a
 // window, whose region stays as it is.
 func TestLocalInvalidate(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(opts{}, opts{})
+	r, s, c := connected(t, opts{}, opts{})
 	m := r.tied(c, randomBytes(1, 40000), RemoteRead|LocalWrite)
 	w := must(c.pd.NewWindow())
 	defer w.Free()
@@ -49,8 +48,7 @@ func TestLocalInvalidate(t *testing.T) {
 // the Response finds no sink.
 func TestLocalInvalidateAfterRead(t *testing.T) {
 	for _, fence := range []bool{true, false} {
-		r := newRig(t, turned, rigConfig{})
-		c, p := r.responded(noMarkers(connOpts(ConnParam{ORD: 2})))
+		r, c, p := responded(t, noMarkers(connOpts(ConnParam{ORD: 2})))
 		sink := r.tied(c, make([]byte, 100), LocalWrite|RemoteRead)
 		wr := WorkRequest{ID: 1, Local: sink.Slice(0, 8), RemoteSTag: 5, Signaled: true}
 		c.post(as(OpRead, wr))

@@ -3,7 +3,6 @@ package rnic
 import (
 	"context"
 	"reflect"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -117,57 +116,6 @@ func TestSolicitedEventAmongOthers(t *testing.T) {
 		h.turn(time.Microsecond)
 		require.Equal(t, 3, s.cq.q.Waiting())
 		require.True(t, isReady(s.cq), "message %d of 3", urgent+1)
-	}
-}
-
-// No wake-up is lost between many producers and a consumer that sleeps on Ready whenever nothing
-// is left, for any completion or only for solicited ones, or in Wait. Each producer goes on only
-// when all of its round was polled, and the last of a round is solicited.
-func TestArmHammer(t *testing.T) {
-	for _, n := range []Notification{NextCompletion, NextSolicited, 0} {
-		const producers, rounds, roundMax = 8, 1000, 4
-		q := newTestCQ(t, producers*roundMax)
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		var polled [producers]atomic.Int64
-		var wg sync.WaitGroup
-		for p := range producers {
-			wg.Go(func() {
-				sent := int64(0)
-				for round := range rounds {
-					for more := (round + p) % roundMax; more >= 0; more-- {
-						q.q.Reserve(1)
-						q.q.Push(Completion{QP: uint32(p), Solicited: more == 0})
-						sent++
-					}
-					for polled[p].Load() != sent && ctx.Err() == nil {
-						yield()
-					}
-				}
-			})
-		}
-		var cs [3]Completion
-		for got := 0; got < producers*rounds*(roundMax+1)/2; {
-			k := q.Poll(cs[:])
-			for _, c := range cs[:k] {
-				polled[c.QP].Add(1)
-			}
-			if got += k; k > 0 {
-				continue
-			}
-			if n == 0 {
-				require.NoErrorf(t, q.Wait(ctx), "after %d completions", got)
-				continue
-			}
-			q.Arm(n)
-			select {
-			case <-q.Ready():
-			case <-ctx.Done():
-				t.Fatalf("a wake-up was lost after %d completions", got)
-			}
-		}
-		wg.Wait()
-		require.Zero(t, q.promised())
 	}
 }
 

@@ -346,6 +346,21 @@ func (r *rig) served(opt opts) (*end, *peer) {
 	return s, p
 }
 
+// served is a turned rig with what its served returns; responded, with what its responded returns.
+func served(t *testing.T, opt opts) (r *rig, s *end, p *peer) {
+	t.Helper()
+	r = newRig(t, turned, rigConfig{})
+	s, p = r.served(opt)
+	return r, s, p
+}
+
+func responded(t *testing.T, opt opts) (r *rig, c *end, p *peer) {
+	t.Helper()
+	r = newRig(t, turned, rigConfig{})
+	c, p = r.responded(opt)
+	return r, c, p
+}
+
 // dialling is an end of the client's, and the peer that it connects to.
 func (r *rig) dialling(opt opts) (*end, *peer) {
 	r.t.Helper()

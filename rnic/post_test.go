@@ -23,8 +23,7 @@ func (w *wakes) Wake() {
 
 // Several requests of all kinds go out in their order, for one ring of the doorbell.
 func TestPost(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(serving(4), asking(4))
+	r, s, c := connected(t, serving(4), asking(4))
 	rung := &wakes{Conn: c.qp.end.Connection.Load().Transport}
 	// nobody else looks at car meanwhile
 	c.qp.end.Connection.Load().Transport = rung
@@ -58,8 +57,7 @@ func TestPost(t *testing.T) {
 
 // What cannot be posted ends the call, which says how many were; those are carried out.
 func TestPostInPart(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(opts{}, qpOpts(QPOptions{SGEMax: 2}))
+	r, s, c := connected(t, opts{}, qpOpts(QPOptions{SGEMax: 2}))
 	one := WorkRequest{Op: OpSend, Local: c.source.Slice(0, 1), Signaled: true}
 	for _, tc := range []struct {
 		bad  func(wr *WorkRequest)
@@ -134,8 +132,7 @@ func TestPostRecvOfSeveral(t *testing.T) {
 
 // More requests than the ring has entries: what fits is posted.
 func TestPostMoreThanTheRing(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(opts{}, qpOpts(QPOptions{SendDepth: 4}))
+	_, s, c := connected(t, opts{}, qpOpts(QPOptions{SendDepth: 4}))
 	require.Less(t, c.qp.engine.SQ.Cap(), runMax)
 	var wrs []WorkRequest
 	for i := range 40 {

@@ -8,18 +8,12 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/stack"
 )
-
-// Ring entries are fixed and free of pointers, so that they may lie in shared memory.
-func TestRingEntries(t *testing.T) {
-	require.Equal(t, uintptr(64), unsafe.Sizeof(Completion{}))
-}
 
 // What cannot be is refused, among it queues and domains of another owner.
 //
@@ -197,8 +191,7 @@ func TestLocalProtection(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := newRig(t, turned, rigConfig{})
-			s, c := r.connect(opts{}, opts{})
+			r, s, c := connected(t, opts{}, opts{})
 			wr := c.write(s, 7, 0, 10)
 			wr.Local, wr.Signaled = tc.sge(r, c), false
 			c.post(as(OpWrite, wr))
@@ -210,20 +203,6 @@ func TestLocalProtection(t *testing.T) {
 			require.Equal(t, make([]byte, regionBytes), s.region.Bytes())
 		})
 	}
-}
-
-// A region that goes away while a posted range still waits in the queue is caught when its turn
-// comes.
-func TestRevokedWhilePosted(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, p := r.served(opts{})
-	s.post(WorkRequest{Op: OpSend, ID: 1, Local: s.inbox.Slice(0, 5), Signaled: true})
-	s.post(WorkRequest{Op: OpSend, ID: 2, Local: s.source.Slice(0, 5)})
-	s.source.Deregister()
-	p.inject(writeFPDU(0, 0, "")) // now it may send
-	s.awaitClosed()
-	s.expectCompletions(Completion{ID: 1, Op: OpSend, Len: 5},
-		Completion{ID: 2, Op: OpSend, Status: LocalProtection})
 }
 
 // A receive buffer that is no writable memory of the domain is this host's fault: the message
@@ -239,8 +218,7 @@ func TestReceiveIntoNothing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, turned, rigConfig{})
-			s, c := r.connect(opts{}, opts{})
+			_, s, c := connected(t, opts{}, opts{})
 			s.postRecv(s.recvAt(1, 0, 100))
 			s.postRecv(WorkRequest{ID: 2, Local: sge(s)})
 			s.postRecv(s.recvAt(3, 0, 100))

@@ -50,8 +50,7 @@ func TestSlice(t *testing.T) {
 //
 // req: 5041-8.2-3
 func TestBoundRegionIsLocalToAll(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(opts{}, opts{})
+	r, s, c := connected(t, opts{}, opts{})
 	other := must(r.client.CreateQP(QPOptions{PD: c.pd, SendCQ: c.cq, RecvCQ: c.cq}))
 	for _, owner := range []*QueuePair{c.qp, other} {
 		m := must(c.pd.RegisterWith([]byte("bound"), RegisterOptions{For: owner}))
@@ -104,8 +103,7 @@ func TestPermitPeer(t *testing.T) {
 		{"atomic", OpFetchAdd, PeerAtomics},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			r := newRig(t, turned, rigConfig{})
-			s, c := r.connect(serving(4), asking(4))
+			r, s, c := connected(t, serving(4), asking(4))
 			m := r.readable(s, regionBytes, RemoteRead|RemoteWrite)
 			before := append([]byte(nil), m.Bytes()...)
 			request := func(off int) WorkRequest {
@@ -151,8 +149,7 @@ func TestPermitPeer(t *testing.T) {
 
 // A region's rights change, and its STag does not.
 func TestPermitRegion(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(serving(4), asking(4))
+	r, s, c := connected(t, serving(4), asking(4))
 	m := r.readable(s, 100, RemoteWrite)
 	stag := m.STag()
 	require.NoError(t, m.Permit(RemoteRead, 0))

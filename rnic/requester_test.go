@@ -118,8 +118,7 @@ func noMarkers(o opts) opts {
 //
 // req: 5040-6.1-3, 5040-5.5-12, 5040-5.2-1
 func TestORD(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	c, p := r.responded(noMarkers(connOpts(ConnParam{ORD: 2})))
+	r, c, p := responded(t, noMarkers(connOpts(ConnParam{ORD: 2})))
 	m := r.readable(c, 100, RemoteRead) // any STag will do
 	for i := range 10 {
 		c.post(c.readFrom(m, uint64(i), 8*i, 8))
@@ -149,8 +148,7 @@ func TestORD(t *testing.T) {
 //
 // req: 5040-5.5-6
 func TestFence(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	c, p := r.responded(noMarkers(connOpts(ConnParam{ORD: 4})))
+	r, c, p := responded(t, noMarkers(connOpts(ConnParam{ORD: 4})))
 	m := r.readable(c, 100, RemoteRead)
 	c.post(c.readFrom(m, 1, 0, 4))
 	send := WorkRequest{ID: 2, Local: c.source.Slice(0, 4), Signaled: true}
@@ -206,8 +204,7 @@ func TestBadResponses(t *testing.T) {
 		{"an empty atomic's", 0x02ff, atomic(1, 0)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := newRig(t, turned, rigConfig{})
-			c, p := r.responded(noMarkers(connOpts(ConnParam{ORD: 2})))
+			r, c, p := responded(t, noMarkers(connOpts(ConnParam{ORD: 2})))
 			m := r.readable(c, 100, RemoteRead)
 			c.post(c.readFrom(m, 1, 0, 8))
 			c.post(c.readFrom(m, 2, 8, 8))
@@ -224,8 +221,7 @@ func TestBadResponses(t *testing.T) {
 // While a Read is unanswered, requests beyond SendDepth wait in the ring, however many the
 // application posts. All complete in order after the Response.
 func TestManyRequestsAfterAnUnansweredRead(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	c, p := r.responded(noMarkers(opts{QPOptions{SendDepth: 2}, ConnParam{ORD: 1}}))
+	r, c, p := responded(t, noMarkers(opts{QPOptions{SendDepth: 2}, ConnParam{ORD: 1}}))
 	c.post(c.readFrom(c.region, 0, 0, 8))
 	outstanding := p.request()
 	posted, tries := 1, 0
@@ -274,8 +270,7 @@ func TestRemoteStatuses(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := newRig(t, turned, rigConfig{})
-			s, c := r.connect(serving(tc.ird), asking(4))
+			r, s, c := connected(t, serving(tc.ird), asking(4))
 			m := r.readable(s, regionBytes, RemoteRead|RemoteWrite)
 			require.NoError(t, tc.post(s, c, m))
 			c.post(WorkRequest{Op: OpSend, ID: 3, Local: c.source.Slice(0, 0)})
@@ -293,8 +288,7 @@ func TestRemoteStatuses(t *testing.T) {
 //
 // req: 5042-6.2.2-2
 func TestSinks(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(serving(4), asking(4))
+	r, s, c := connected(t, serving(4), asking(4))
 	m := r.readable(s, 100, RemoteRead)
 	wr := c.readFrom(m, 1, 0, 8)
 	wr.Local = c.source.Slice(0, 8) // cannot be written
@@ -317,29 +311,10 @@ func TestSinks(t *testing.T) {
 	require.Equal(t, make([]byte, 64), d.inbox.Bytes()[:64])
 }
 
-// A work request that fails locally completes after the Reads before it, which are flushed.
-//
-// req: 5040-5.5-9
-func TestLocalErrorAfterReads(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	c, p := r.responded(noMarkers(connOpts(ConnParam{ORD: 2})))
-	c.post(c.readFrom(c.region, 1, 0, 8))
-	p.request()
-	c.source.Revoke()
-	c.post(WorkRequest{Op: OpSend, ID: 2, Local: c.source.Slice(0, 8)})
-	c.post(WorkRequest{Op: OpSend, ID: 3, Local: c.source.Slice(0, 8)})
-	c.awaitClosed()
-	cs := c.await(3)
-	require.Equal(t, [3]uint64{1, 2, 3}, [3]uint64{cs[0].ID, cs[1].ID, cs[2].ID})
-	require.Equal(t, [3]Status{Flushed, LocalProtection, Flushed},
-		[3]Status{cs[0].Status, cs[1].Status, cs[2].Status})
-}
-
 // The peer cannot Write into the sink of an outstanding Read, although the Request carries its
 // STag.
 func TestSinkIsNoTargetOfWrites(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	c, p := r.responded(noMarkers(connOpts(ConnParam{ORD: 2})))
+	_, c, p := responded(t, noMarkers(connOpts(ConnParam{ORD: 2})))
 	c.post(c.readFrom(c.region, 1, 0, 8))
 	rr := p.request()
 	p.inject(writeFPDU(mem.STag(rr.SinkSTag), rr.SinkTO, "mischief"))
@@ -352,8 +327,7 @@ func TestSinkIsNoTargetOfWrites(t *testing.T) {
 //
 // req: 7306-4.1-1, 7306-1.1-2
 func TestWhatCannotBePosted(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(serving(2), connOpts(ConnParam{Dialect: RDDP01, ORD: 2}))
+	r, s, c := connected(t, serving(2), connOpts(ConnParam{Dialect: RDDP01, ORD: 2}))
 	m := r.readable(s, 64, RemoteRead|RemoteWrite)
 	require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpImmediate, Immediate: [8]byte{}})),
 		ErrExtension)
@@ -369,8 +343,7 @@ func TestWhatCannotBePosted(t *testing.T) {
 
 // Close waits for the Reads that were posted before it.
 func TestCloseWaitsForReads(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(serving(2), asking(2))
+	r, s, c := connected(t, serving(2), asking(2))
 	m := r.readable(s, regionBytes, RemoteRead)
 	for i := range 6 {
 		c.post(c.readFrom(m, uint64(i), 10000*i, 10000))

@@ -2,7 +2,6 @@ package rnic
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"testing"
 	"time"
@@ -67,22 +66,6 @@ func (p *peer) atomicResponse(msn uint32) rdmap.AtomicResponse {
 	a, ok := rdmap.ParseAtomicResponse(f.payload)
 	require.True(p.d.t, ok, "%v", f)
 	return a
-}
-
-// A peer that asks for much and takes nothing cannot keep us: Close gives up when its context does.
-func TestReadsThatNobodyTakes(t *testing.T) {
-	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, connOpts(ConnParam{IRD: 64}))
-		m := r.readable(s, regionBytes, RemoteRead)
-		p, _ := r.peerConnects(s, false)
-		burst, _ := reads(m, 64, regionBytes)
-		p.inject(burst...)
-		ctx, cancel := context.WithTimeout(r.ctx, 100*time.Millisecond)
-		defer cancel()
-		require.ErrorIs(t, s.qp.Close(ctx), context.DeadlineExceeded)
-		s.expectClosedBy(ErrClosed)
-		p.untilEnded()
-	})
 }
 
 // reads are the first n Requests, for so many octets from the region's first, the sizes by turns;

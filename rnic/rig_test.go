@@ -380,6 +380,14 @@ func (r *rig) accept(s *end) {
 	require.NoError(r.t, r.request().Accept(r.ctx, s.qp, s.conn))
 }
 
+// connected is a turned rig and two QueuePairs in service.
+func connected(t *testing.T, sopt, copt opts) (r *rig, s, c *end) {
+	t.Helper()
+	r = newRig(t, turned, rigConfig{})
+	s, c = r.connect(sopt, copt)
+	return r, s, c
+}
+
 // connect puts two QueuePairs into service.
 func (r *rig) connect(sopt, copt opts) (s, c *end) {
 	r.t.Helper()

@@ -1,7 +1,6 @@
 package rnic
 
 import (
-	"bytes"
 	"testing"
 	"time"
 
@@ -28,39 +27,6 @@ func (r *rig) acceptRTR(s *end, kinds mpa.RTRKinds) *peer {
 	require.NoError(r.t, r.request().Accept(r.ctx, s.qp, s.conn))
 	p.expectReply()
 	return p
-}
-
-// A Read Response that is not the one an RTR Read asked for is refused, as any is: the Read has
-// no octet to place.
-func TestReadResponseOfAnotherRead(t *testing.T) {
-	with := func(change func(h *ddp.Header)) ddp.Header {
-		h := rdmap.OpReadResponse.Header(1)
-		h.Last, h.Version, h.STag = true, 1, qp.RTRSTag
-		change(&h)
-		return h
-	}
-	for _, tc := range []struct {
-		name string
-		h    ddp.Header
-		body []byte
-		code uint8
-	}{
-		{"STag", with(func(h *ddp.Header) { h.STag = 2 }), nil, ddp.CodeInvalidSTag},
-		{"TO", with(func(h *ddp.Header) { h.TO = 1 }), nil, ddp.CodeBounds},
-		{"octets", with(func(*ddp.Header) {}), []byte{1}, ddp.CodeBounds},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r := newRig(t, turned, rigConfig{})
-			c, p := r.dialling(connOpts(initiator(RTRRead)))
-			p.expectFrame(mpa.Request)
-			p.write(unhex(t, hexRep+"5002 0004 8001 4000"))
-			p.start(mpa.Mode{CRC: true})
-			require.Equal(t, byte(rdmap.OpReadRequest), p.nextFPDU().ULP&0x0f)
-			p.inject(fpdu{tc.h, tc.body})
-			p.expectTerminateFor(rdmap.NewCause(rdmap.LayerDDP, ddp.TypeTagged, tc.code))
-			p.ends(c)
-		})
-	}
 }
 
 // heard is what the Adapter said after its start-up frame.
@@ -300,59 +266,6 @@ func TestRTRTimeout(t *testing.T) {
 		r.accepts(s, unhex(t, hexReq+frame)).write(unhex(t, paid))
 		r.pass(time.Minute)
 		require.Equal(t, RTS, s.qp.State(), frame)
-	}
-}
-
-// What overtakes an RTR message that may be a Send is held, and not placed before it is known whose
-// the first receive buffer is: it need not come again. Where no Send may come as RTR message it is
-// placed at once, as far as markers locate it.
-func TestWhatOvertakesTheRTR(t *testing.T) {
-	const sends = 20
-	for _, c := range []struct {
-		name              string
-		offered, kind     mpa.RTRKinds
-		noMarkers, placed bool
-	}{
-		{"a Send, with markers", mpa.AllRTR, mpa.RTRSend, false, false},
-		{"a Send, without", mpa.AllRTR, mpa.RTRSend, true, false},
-		{"a Write in place of a Send", mpa.AllRTR, mpa.RTRWrite, false, false},
-		{"a Write, of which there can be no Send", mpa.RTRWrite | mpa.RTRRead, mpa.RTRWrite, false, true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, turned, rigConfig{})
-			s := r.newEnd(r.server, opts{QPOptions: QPOptions{RecvDepth: 32},
-				ConnParam: ConnParam{NoMarkers: c.noMarkers, RTR: RTRKinds(c.offered)}})
-			for k := range sends {
-				s.postRecv(s.recvAt(uint64(k), 700*k, 700))
-			}
-			p := r.acceptRTR(s, c.offered)
-			p.start(mpa.Mode{Markers: !c.noMarkers, CRC: true})
-			h, msn := writeTo(qp.RTRSTag, 0), uint32(1)
-			if c.kind == mpa.RTRSend {
-				h, msn = sendOf(1), 2
-			}
-			segments := [][]byte{p.frame(fpdu{h, nil})}
-			for k := range sends {
-				segments = append(segments,
-					p.frame(sendFPDU(msn+uint32(k), bytes.Repeat([]byte{byte(k)}, 600))))
-			}
-			l := s.qp.end.Connection.Load()
-			at := l.StreamBase()
-			end := at + uint64(len(segments[0]))
-			for _, b := range segments[1:] {
-				require.NotEqual(t, stack.Refused, offer(l, end, b))
-				end += uint64(len(b))
-			}
-			require.Equal(t, c.placed, r.stats(s.qp).Receive.OutOfOrder > 0)
-			require.NotEqual(t, stack.Refused, offer(l, at, segments[0]))
-			l.Edge(end)
-			for k, done := range s.await(sends) {
-				require.Equal(t, Completion{ID: uint64(k), QP: s.qp.Number(), Op: OpRecv, Len: 600}, done)
-				require.Equal(t, bytes.Repeat([]byte{byte(k)}, 600), s.inbox.Bytes()[700*k:700*k+600])
-			}
-			s.qp.Abort()
-			s.awaitClosed()
-		})
 	}
 }
 

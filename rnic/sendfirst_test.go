@@ -117,8 +117,7 @@ func TestSendFirstPauses(t *testing.T) {
 
 // A connection that is closed within the pause says what was posted first.
 func TestSendFirstAndClose(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, p := r.served(opts{})
+	_, s, p := served(t, opts{})
 	require.NoError(t, s.qp.SendFirst())
 	s.post(s.sendQuietly(0, 10))
 	s.qp.Disconnect()

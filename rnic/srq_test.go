@@ -213,9 +213,12 @@ func TestSharedReceiveQueueBound(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			h := newSegmentRig(t, segmentRigConfig{bufs: 512})
 			shared, s, c := h.sharing(tc.posted, opts{QPOptions{RecvDepth: 4}, ConnParam{NoMarkers: true}})
-			c.inject(partOf(tc.msn))
+			part := sendFPDU(tc.msn, "part")
+			part.Last = false
+			c.inject(part)
 			h.turns(3, time.Microsecond)
 			require.Equal(t, tc.posted-tc.taken, shared.Left())
+			require.Equal(t, tc.taken, must(s.qp.Stats(t.Context())).SharedHeld)
 			require.Equal(t, tc.terminate, s.qp.State() == Terminating, "%v", s.qp.Err())
 			s.qp.Abort()
 			h.turns(3, time.Microsecond)

@@ -1,7 +1,6 @@
 package rnic
 
 import (
-	"bytes"
 	"context"
 	"testing"
 
@@ -9,7 +8,6 @@ import (
 
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mpa"
-	"github.com/rnicd/rnicd/stack"
 )
 
 // stats asks for a QueuePair's counters: over sockets they are read under the lock of the goroutine
@@ -53,37 +51,12 @@ func TestMarkersByDirection(t *testing.T) {
 	}
 }
 
-// A segment that was refused for what stands after the start-up frame may come again, cut
-// otherwise.
-func TestStartupFrameComesAgain(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	p := r.peerDials()
-	p.start(mpa.Mode{CRC: true})
-	frame := request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("abc")})
-	p.write(frame)
-	req := r.request()
-	s := r.newEnd(r.server, unmarked)
-	fpdu := p.frame(writeFPDU(s.region.STag(), 0, "once"))
-	l, b := req.connection, r.hosts[0].pool.Alloc()
-	require.Equal(t, stack.Refused, arriveOne(l, 0, b, append(bytes.Clone(frame), fpdu...)),
-		"before the decision")
-	require.Equal(t, stack.Taken, arriveOne(l, 0, b, frame), "the frame alone")
-	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-	require.Equal(t, stack.Taken, arriveOne(l, 0, b, frame), "after the decision")
-	require.Equal(t, stack.Taken, arriveOne(l, 0, b, append(bytes.Clone(frame), fpdu...)))
-	require.Equal(t, "once", string(s.region.Bytes()[:4]))
-	r.hosts[0].pool.Free(b)
-	s.qp.Abort() // this connection's TCP knows nothing of what was offered by hand
-	s.awaitClosed()
-}
-
 // StartupOver returns when the Initiator's first FPDU has come, or its RTR message, or the
 // connection's end.
 func TestStartupOver(t *testing.T) {
 	probe, cancel := context.WithCancel(context.Background())
 	cancel()
-	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(opts{}, connOpts(ConnParam{Dialect: RFC6581, PeerToPeer: true}))
+	r, s, c := connected(t, opts{}, connOpts(ConnParam{Dialect: RFC6581, PeerToPeer: true}))
 	r.until("the RTR message", func() bool { return s.qp.StartupOver(probe) == nil })
 	require.NoError(t, c.qp.StartupOver(probe))
 

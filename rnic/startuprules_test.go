@@ -45,18 +45,6 @@ func TestPeerToPeerOfRevZero(t *testing.T) {
 	}
 }
 
-// What a peer sends after its Request, without being asked, is the stream's when MPA was there
-// from the beginning.
-func TestRejectStreamOfAHastyDialer(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		p := r.peerDials()
-		p.write(append(request(mpa.Frame{Rev: 1, CRC: true}), "hasty"...))
-		nc := must(r.request().RejectStream(r.ctx, nil))
-		r.deadline(nc)
-		r.hear(nc, []byte("hasty"))
-	})
-}
-
 // Two Initiators on one stream, in every dialect that has frames: neither is in service.
 //
 // req: D01-6.1-10, D01-6.1-30, D01-6.1-31

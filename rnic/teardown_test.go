@@ -31,8 +31,7 @@ func (p *peer) wantSend(msn uint32, want []byte) {
 // req: DDP-8.2.1-4, DDP-8.2.1-5, DDP-8.2-2, C02-8.2-2
 // req: DDP-6.3-7, DDP-6.3-8, DDP-6.3-10, 5040-3.1-4
 func TestHalfClosedByPeer(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, p := r.served(connOpts(ConnParam{AllowHalfClosed: true}))
+	r, s, p := served(t, connOpts(ConnParam{AllowHalfClosed: true}))
 	p.open()
 	p.closeSend()
 	s.expectState(Closing)
@@ -351,8 +350,7 @@ func TestErrorState(t *testing.T) {
 		before, after State
 	}{{RTS, Error}, {Closing, Error}, {Terminating, Terminating}} {
 		t.Run(tc.before.String(), func(t *testing.T) {
-			r := newRig(t, turned, rigConfig{})
-			s, c := r.connect(opts{}, opts{})
+			_, s, c := connected(t, opts{}, opts{})
 			l := c.qp.end.Connection.Load()
 			seen := make(chan State, 1)
 			require.NoError(t, connect.Order(l.Transport.Submit, func() {
@@ -371,8 +369,7 @@ func TestErrorState(t *testing.T) {
 // The peer speaks on while our half is closing, so that an error is found then, too; a further
 // close changes nothing about it.
 func TestTerminatingFromClosing(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(opts{}, connOpts(ConnParam{AllowHalfClosed: true}))
+	r, s, c := connected(t, opts{}, connOpts(ConnParam{AllowHalfClosed: true}))
 	r.exchange(s, c)
 	s.qp.Disconnect()
 	c.expectState(Closing)
@@ -418,8 +415,7 @@ func TestUserTimeout(t *testing.T) {
 // req: 9293-MUST-25
 func TestQuietPeer(t *testing.T) {
 	for _, after := range []time.Duration{0, 2 * time.Second} {
-		r := newRig(t, turned, rigConfig{})
-		s, c := r.connect(opts{}, connOpts(ConnParam{UserTimeout: after}))
+		r, s, c := connected(t, opts{}, connOpts(ConnParam{UserTimeout: after}))
 		r.exchange(s, c)
 		sent := r.stats(c.qp).TCP.SegmentsOut
 		r.pass(20 * time.Minute)

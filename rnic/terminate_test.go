@@ -263,8 +263,7 @@ func TestTerminateOnWire(t *testing.T) {
 // make has a peer make the mistake while so many Requests are served.
 func (m *mistake) make(t *testing.T, ird int) {
 	t.Run(m.name, func(t *testing.T) {
-		r := newRig(t, turned, rigConfig{})
-		s, p := r.served(connOpts(ConnParam{IRD: ird}))
+		r, s, p := served(t, connOpts(ConnParam{IRD: ird}))
 		s.postRecv(s.recvAt(50, 0, 100))
 		x := &victim{r, s, r.readable(s, 64, RemoteRead|RemoteWrite)}
 		before := bytes.Clone(x.m.Bytes())
@@ -292,8 +291,7 @@ func (m *mistake) make(t *testing.T, ird int) {
 // req: DDP-8.2.2-3
 func TestShortULPDU(t *testing.T) {
 	for n, want := range map[int]rdmap.Cause{0: 0x1000, 1: 0x1000, 13: 0x1000} {
-		r := newRig(t, turned, rigConfig{})
-		s, p := r.served(opts{})
+		_, s, p := served(t, opts{})
 		p.write(p.frameULPDU(make([]byte, n)))
 		p.expectTerminate(rdmap.Terminate{Cause: want})
 		p.ends(s)
@@ -379,8 +377,7 @@ func TestPeerTerminates(t *testing.T) {
 		{"empty", nil, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := newRig(t, turned, rigConfig{})
-			s, p := r.served(opts{})
+			r, s, p := served(t, opts{})
 			s.postRecv(s.recvAt(1, 0, 100))
 			p.inject(terminateFPDU(tc.body))
 			s.expectState(Terminating)

@@ -75,8 +75,7 @@ func (r *rig) sendAndWrite(s, c *end, n int) {
 //
 // req: 5040-5.1-6, DDP-7.2-13, 5041-5.2-2, 5040-5.3-5
 func TestZeroLength(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(opts{}, opts{})
+	r, s, c := connected(t, opts{}, opts{})
 	s.postRecv(WorkRequest{ID: 8}) // room for nothing
 	s.postRecv(s.recvAt(9, 0, 10))
 	c.post(WorkRequest{Op: OpWrite, ID: 1, RemoteSTag: 0xdeadbeef, RemoteOffset: 1 << 63,
