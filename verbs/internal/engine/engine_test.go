@@ -41,17 +41,28 @@ func newProgram(t *testing.T) *program {
 
 func newProgramOn(t *testing.T, h Host) *program {
 	t.Helper()
-	p := &program{t: t, area: &ring.Area{}}
-	fd := must(unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK))(t)
-	p.area.WakeFD = int32(fd)
-	p.engine = must(newEngine(p.area))(t)
+	p := unstarted(t)
 	p.engine.start(h)
 	go p.engine.run()
+	p.open()
+	return p
+}
+
+// unstarted is a program whose engine is not started.
+func unstarted(t *testing.T) *program {
+	t.Helper()
+	p := &program{t: t, area: &ring.Area{}}
+	p.area.WakeFD = int32(must(unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK))(t))
+	p.engine = must(newEngine(p.area))(t)
+	return p
+}
+
+// open opens the device.
+func (p *program) open() {
 	mine, theirs := p.channel()
 	p.events = mine
 	p.ctx = p.do(ring.Open, uint64(theirs))[0]
 	p.pd = p.do(ring.AllocPD)[0]
-	return p
 }
 
 func (p *program) channel() (mine, theirs int) {
@@ -133,6 +144,7 @@ func entries[T any](addr uint64, header uintptr, n uint64) []T {
 // testQP is a queue pair with the program's view of its rings.
 type testQP struct {
 	handle, bit uint64
+	number      uint32
 	sq, rq      *ring.Queue
 	sends       []wq.WQE
 	recvs       []wq.WQE
@@ -142,10 +154,17 @@ type testQP struct {
 
 func (p *program) newQP() *testQP {
 	p.t.Helper()
-	c := p.do(ring.CreateCQ, 64, ^uint64(0), 1, p.ctx)
-	o := p.do(ring.CreateQP, p.pd, c[0], c[0], 0, 16, 16, 4, 64, 7, p.ctx)
+	return p.newQueues(ring.CreateQP, 64, 16, 4)
+}
+
+// newQueues makes a queue pair by op, with a completion queue of its own.
+func (p *program) newQueues(op uint32, completions, depth, sges uint64) *testQP {
+	p.t.Helper()
+	c := p.do(ring.CreateCQ, completions, ^uint64(0), 1, p.ctx)
+	o := p.do(op, p.pd, c[0], c[0], 0, depth, depth, sges, 64, 7, p.ctx)
 	return &testQP{
-		handle: o[0], bit: o[2], sq: at[ring.Queue](o[3]), rq: at[ring.Queue](o[5]),
+		handle: o[0], number: uint32(o[1]), bit: o[2], sq: at[ring.Queue](o[3]),
+		rq:    at[ring.Queue](o[5]),
 		sends: entries[wq.WQE](o[3], unsafe.Sizeof(ring.Queue{}), o[4]),
 		recvs: entries[wq.WQE](o[5], unsafe.Sizeof(ring.Queue{}), o[6]),
 		cq:    at[ring.CQ](c[1]), done: entries[wq.CQE](c[1], unsafe.Sizeof(ring.CQ{}), c[2]),
@@ -300,14 +319,8 @@ func TestCQOverflow(t *testing.T) {
 	for i := range 5 {
 		require.Equal(t, i < 2, q.add(&rnic.Completion{ID: uint64(i)}))
 	}
-	var ev ring.AsyncEvent
-	b := unsafe.Slice((*byte)(unsafe.Pointer(&ev)), unsafe.Sizeof(ev))
-	n := must(unix.Read(p.events, b))(t)
-	require.Equal(t, len(b), n)
-	require.Equal(t, ring.AsyncEvent{Cookie: 42, Type: eventCQError}, ev)
-	_, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, uintptr(p.events),
-		uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), syscall.MSG_DONTWAIT, 0, 0)
-	require.Equal(t, syscall.EAGAIN, errno, "no second event")
+	require.Equal(t, ring.AsyncEvent{Cookie: 42, Type: eventCQError}, p.event())
+	p.hasNoEvent()
 }
 
 // A channel whose reader is slow gets all events, in order.
@@ -321,7 +334,7 @@ func TestSlowChannel(t *testing.T) {
 	}
 	for i := range uint64(count) {
 		var got uint64
-		must(unix.Read(mine, unsafe.Slice((*byte)(unsafe.Pointer(&got)), 8)))(t)
+		must(unix.Read(mine, octets(&got)))(t)
 		require.Equal(t, i, got)
 	}
 }
@@ -350,9 +363,7 @@ func TestBrokenRing(t *testing.T) {
 			}
 			atomic.StoreUint32(&q.sq.Tail, breakIt(q))
 			p.ring(q)
-			var ev ring.AsyncEvent
-			must(unix.Read(p.events, unsafe.Slice((*byte)(unsafe.Pointer(&ev)), unsafe.Sizeof(ev))))(t)
-			require.Equal(t, ring.AsyncEvent{Cookie: 7, Type: eventQPFatal}, ev)
+			require.Equal(t, ring.AsyncEvent{Cookie: 7, Type: eventQPFatal}, p.event())
 			require.False(t, wq.There(&q.done[0], 0))
 		})
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/netip"
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -43,7 +42,7 @@ func (p *program) listenFor(addr string, backlog uint64) *listener {
 func (l *listener) request() uint64 {
 	l.p.t.Helper()
 	var ev ring.CMEvent
-	must(unix.Read(l.events, unsafe.Slice((*byte)(unsafe.Pointer(&ev)), unsafe.Sizeof(ev))))(l.p.t)
+	must(unix.Read(l.events, octets(&ev)))(l.p.t)
 	require.EqualValues(l.p.t, cmConnectRequest, ev.Type)
 	return ev.Request
 }

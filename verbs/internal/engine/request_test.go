@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"io"
 	"net"
 	"runtime"
 	"testing"
@@ -33,15 +32,7 @@ func asks(t *testing.T, number uint32, private []byte) net.Conn {
 // requireRefused waits for the answer, and ends the connection.
 func requireRefused(t *testing.T, nc net.Conn, want answer) {
 	t.Helper()
-	b := make([]byte, mpa.FrameLen+mpa.EnhancedLen+helloLen)
-	must(io.ReadFull(nc, b))(t)
-	f, n, err := mpa.ParseFrame(b, mpa.Reply, 0)
-	require.NoError(t, err)
-	require.Len(t, b, n)
-	require.True(t, f.Reject)
-	h := must(parseHello(f.PrivateData[len(f.PrivateData)-helloLen:]))(t)
-	require.Equal(t, want, h.answer)
-	require.NoError(t, nc.Close())
+	require.Equal(t, want, replied(t, nc).answer)
 }
 
 // requireSent sends a message from one end to the other.

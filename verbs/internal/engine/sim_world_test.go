@@ -100,9 +100,8 @@ func newNumberedWorld(t *testing.T, wl *numberedWorkload) *numbered {
 	cfg.Loopback = true
 	cfg.Clock = func() int64 { return int64(time.Second + time.Since(begin)) }
 	for i := range n.hosts {
-		p := &program{t: t, area: &ring.Area{}, direct: true}
-		p.area.WakeFD = int32(must(unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK))(t))
-		p.engine = must(newEngine(p.area))(t)
+		p := unstarted(t)
+		p.direct = true
 		cfg.OnTurn[i] = p.engine.onTurn
 		n.hosts[i] = &process{udProgram: &udProgram{program: p}}
 	}

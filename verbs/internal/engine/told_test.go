@@ -1,14 +1,12 @@
 package engine
 
 import (
-	"net"
 	"runtime"
 	"testing"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/verbs/internal/ring"
 )
@@ -55,11 +53,8 @@ func TestConnectionIsToldBeforeTheNextRequest(t *testing.T) {
 func TestSilentClientDelaysNoRequest(t *testing.T) {
 	p := newProgram(t)
 	l := p.listen("127.0.0.1:0")
-	c := must(net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(l.addr)))(t)
+	c := l.asked(t)
 	defer c.Close()
-	asks := mpa.Enhanced{PeerToPeer: true, RTR: mpa.RTRWrite, IRD: 1, ORD: 1}
-	ask := mpa.Frame{Kind: mpa.Request, CRC: true, S: true, Rev: 2, PrivateData: asks.Append(nil)}
-	must(c.Write(ask.Append(nil)))(t)
 	handle := l.request()
 	_, accepted := p.channel()
 	p.do(ring.Adopt, handle, uint64(accepted), 2)

@@ -32,10 +32,8 @@ const udMemory = 1 << 20
 
 func newUDProgram(t *testing.T) *udProgram {
 	t.Helper()
-	p := &program{t: t, area: &ring.Area{}}
-	p.area.WakeFD = int32(must(unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK))(t))
-	e := must(newEngine(p.area))(t)
-	p.engine = e
+	p := unstarted(t)
+	e := p.engine
 	cfg := Limits()
 	cfg.OnTurn = e.onTurn
 	cfg.Bell = &stack.Bell{Asleep: &p.area.Dozing, FD: int(p.area.BellFD), Crowded: &p.area.Crowded}
@@ -48,10 +46,7 @@ func newUDProgram(t *testing.T) *udProgram {
 
 // open opens the device, and registers memory.
 func (p *udProgram) open() {
-	mine, theirs := p.channel()
-	p.events = mine
-	p.ctx = p.do(ring.Open, uint64(theirs))[0]
-	p.pd = p.do(ring.AllocPD)[0]
+	p.program.open()
 	p.memory = must(unix.Mmap(-1, 0, udMemory, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANON))(p.t)
 	at := p.address(0)
@@ -70,21 +65,13 @@ func (p *udProgram) sge(off, n int) wq.SGE {
 type udEnd struct {
 	*testQP
 	p              *udProgram
-	number         uint32
 	posted, polled uint32
 	buffers        uint32
 }
 
 func (p *udProgram) newEnd(state, qkey uint64) *udEnd {
 	p.t.Helper()
-	c := p.do(ring.CreateCQ, 256, ^uint64(0), 1, p.ctx)
-	o := p.do(ring.CreateUD, p.pd, c[0], c[0], 0, 128, 128, 3, 64, 7, p.ctx)
-	u := &udEnd{p: p, number: uint32(o[1]), testQP: &testQP{
-		handle: o[0], bit: o[2], sq: at[ring.Queue](o[3]), rq: at[ring.Queue](o[5]),
-		sends: entries[wq.WQE](o[3], unsafe.Sizeof(ring.Queue{}), o[4]),
-		recvs: entries[wq.WQE](o[5], unsafe.Sizeof(ring.Queue{}), o[6]),
-		cq:    at[ring.CQ](c[1]), done: entries[wq.CQE](c[1], unsafe.Sizeof(ring.CQ{}), c[2]),
-	}}
+	u := &udEnd{p: p, testQP: p.newQueues(ring.CreateUD, 256, 128, 3)}
 	p.do(ring.ModifyUD, u.handle, state, qkey)
 	return u
 }
@@ -352,7 +339,7 @@ func TestUDErrors(t *testing.T) {
 				require.Equal(t, want.id, c.ID)
 				require.Equal(t, want.st, c.Status)
 			}
-			p.hasNoEvent(t)
+			p.hasNoEvent()
 			require.EqualValues(t, 1, atomic.LoadUint32(&a.sq.Over)&atomic.LoadUint32(&a.rq.Over))
 			a.recv(11, p.sge(0, 100))
 			a.send(udSend{id: 12}.to(nowhere, udKey))
@@ -373,10 +360,10 @@ func TestUDErrors(t *testing.T) {
 }
 
 // hasNoEvent fails if the program has an asynchronous event to read.
-func (p *udProgram) hasNoEvent(t *testing.T) {
-	t.Helper()
+func (p *program) hasNoEvent() {
+	p.t.Helper()
 	fds := []unix.PollFd{{Fd: int32(p.events), Events: unix.POLLIN}}
-	require.Zero(t, must(unix.Poll(fds, 0))(t))
+	require.Zero(p.t, must(unix.Poll(fds, 0))(p.t))
 }
 
 // A receive buffer that cannot be filled completes with an error, and is all that is told.
@@ -391,7 +378,7 @@ func TestUDReceiveError(t *testing.T) {
 		require.EqualValues(t, 1+id, c.ID)
 		require.Equal(t, want, c.Status)
 	}
-	p.hasNoEvent(t)
+	p.hasNoEvent()
 }
 
 // Whatever a program writes into the rings ends its own queue pair at most.
@@ -406,9 +393,7 @@ func TestUDBrokenRing(t *testing.T) {
 			a.send(udSend{id: 1}.to(a.number, udKey))
 		}
 		p.ring(a)
-		var ev ring.AsyncEvent
-		must(unix.Read(p.events, unsafe.Slice((*byte)(unsafe.Pointer(&ev)), unsafe.Sizeof(ev))))(t)
-		require.Equal(t, ring.AsyncEvent{Cookie: 7, Type: eventQPFatal}, ev)
+		require.Equal(t, ring.AsyncEvent{Cookie: 7, Type: eventQPFatal}, p.event())
 	}
 	_, err := p.call(ring.CreateUD, nil, p.pd, 0, 0, 0, 1, 1, 1, 0, 7, p.ctx)
 	require.Equal(t, syscall.EINVAL, err)

@@ -33,6 +33,16 @@ func (l *listener) accepts(before func()) *ring.CMEvent {
 	return (*ring.CMEvent)(unsafe.Pointer(&b[0]))
 }
 
+// asked is a connection to the listener that has sent a Request.
+func (l *listener) asked(t *testing.T) *net.TCPConn {
+	t.Helper()
+	c := must(net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(l.addr)))(t)
+	asks := mpa.Enhanced{PeerToPeer: true, RTR: mpa.RTRWrite, IRD: 1, ORD: 1}
+	ask := mpa.Frame{Kind: mpa.Request, CRC: true, S: true, Rev: 2, PrivateData: asks.Append(nil)}
+	must(c.Write(ask.Append(nil)))(t)
+	return c
+}
+
 // A client that vanishes is one event to the listener's side, CONNECT_ERROR with one status, at
 // whichever moment it goes: before it is accepted, or while it is.
 func TestVanishedClient(t *testing.T) {
@@ -90,10 +100,7 @@ func TestVanishedStream(t *testing.T) {
 		"half way": func(c *net.TCPConn) { require.NoError(t, c.CloseWrite()) },
 	} {
 		for _, after := range []bool{false, true} {
-			c := must(net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(l.addr)))(t)
-			asks := mpa.Enhanced{PeerToPeer: true, RTR: mpa.RTRWrite, IRD: 1, ORD: 1}
-			ask := mpa.Frame{Kind: mpa.Request, CRC: true, S: true, Rev: 2, PrivateData: asks.Append(nil)}
-			must(c.Write(ask.Append(nil)))(t)
+			c := l.asked(t)
 			ev := l.accepts(func() {
 				if !after {
 					vanish(c)

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -21,14 +20,7 @@ import (
 // newNumbered makes a queue pair that is to be connected by number.
 func (p *udProgram) newNumbered() (*udEnd, *qp) {
 	p.t.Helper()
-	c := p.do(ring.CreateCQ, 256, ^uint64(0), 1, p.ctx)
-	o := p.do(ring.CreateQP, p.pd, c[0], c[0], 0, 128, 128, 3, 64, 7, p.ctx)
-	u := &udEnd{p: p, number: uint32(o[1]), testQP: &testQP{
-		handle: o[0], bit: o[2], sq: at[ring.Queue](o[3]), rq: at[ring.Queue](o[5]),
-		sends: entries[wq.WQE](o[3], unsafe.Sizeof(ring.Queue{}), o[4]),
-		recvs: entries[wq.WQE](o[5], unsafe.Sizeof(ring.Queue{}), o[6]),
-		cq:    at[ring.CQ](c[1]), done: entries[wq.CQE](c[1], unsafe.Sizeof(ring.CQ{}), c[2]),
-	}}
+	u := &udEnd{p: p, testQP: p.newQueues(ring.CreateQP, 256, 128, 3)}
 	return u, must(find[*qp](&p.engine.objects, u.handle))(p.t)
 }
 
