@@ -1,7 +1,6 @@
 package verbs
 
 import (
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -50,7 +49,7 @@ func TestAddresses(t *testing.T) {
 	}) {
 		t.Run("memif/"+name, func(t *testing.T) {
 			l := newLab(t)
-			flags := "--pmd memif --no-dad --socket " + filepath.Join(t.TempDir(), "memif")
+			flags := memifCable(t)
 			hosts := []string{
 				" --role server --addr 10.9.0.1/24 --addr fd00::1/64 --addr fe80::1/64",
 				" --addr 10.9.0.2/24 --addr fd00::2/64 --addr fe80::2/64",

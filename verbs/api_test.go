@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/internal/skip"
 )
 
@@ -80,14 +81,57 @@ func (l *lab) gcc(name string, args ...string) string {
 	return out
 }
 
-// Every call with its results and errors; a signal handler of the program's, at 1 kHz from before
-// the engine is loaded, runs on no thread of the engine; a child of fork is told that it has
-// none.
-func TestAPI(t *testing.T) {
-	l := newLab(t)
-	p := l.run("gcc", l.compile("api"))
+// allWell waits for the end of a program of test/verbs, which says that it has found nothing.
+func allWell(t *testing.T, p *netlab.Process) {
+	t.Helper()
 	require.Zero(t, p.Wait(t), "%s", p)
 	p.Expect(t, 1, "^all well$")
+}
+
+// Each of these programs of test/verbs ends well.
+func TestWalks(t *testing.T) {
+	for _, x := range []struct{ name, flags string }{
+		// Every call with its results and errors; a signal handler of the program's, at 1 kHz from
+		// before the engine is loaded, runs on no thread of the engine; a child of fork is told that it
+		// has none.
+		{"api", ""},
+		// What the manual pages promise of attributes, limits, statuses and events, over the kernel's
+		// sockets.
+		{"contracts", ""},
+		// Without memory for what a call makes it says so, and nothing else is the worse for it.
+		{"nomemory", "-fno-builtin"},
+		// Nor without descriptors for a request's id: its client is told, and the listener goes on.
+		{"nodescriptors", ""},
+		// A program that closes all descriptors loses its own.
+		{"sweep", ""},
+		// Several threads read events of every kind while others destroy what those name.
+		{"race", ""},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			l := newLab(t)
+			allWell(t, l.run("gcc", l.compile(x.name, strings.Fields(x.flags)...)))
+		})
+	}
+}
+
+// Each of these, which have parts of the C library in them, ends well by itself.
+func TestParts(t *testing.T) {
+	for _, x := range []struct{ name, flags string }{
+		// A poll that waits for completions is woken by each, and has a bound.
+		{"wait", ""}, {"wait", "-DFOR_EVER"},
+		// Posts that follow each other leave together, and a single one at once.
+		{"posts", ""},
+		// An object whose event a thread has in hand stays, at whichever moment another destroys it.
+		{"claim", ""},
+		// A poll in vain yields while that costs little, and waits where another thread computes or
+		// runs each time.
+		{"giveway", ""},
+	} {
+		t.Run(x.name+x.flags, func(t *testing.T) {
+			l := newLab(t)
+			allWell(t, l.Start(t, exec.Command(l.compile(x.name, strings.Fields(x.flags)...))))
+		})
+	}
 }
 
 // No signal of the program's, of all 64, is taken by a thread of the engine, whether a handler,
@@ -108,9 +152,7 @@ func TestSignals(t *testing.T) {
 			t.Run(when+" "+variable[:len("LD_PRELOAD")], func(t *testing.T) {
 				cmd := exec.Command(program, when)
 				cmd.Env = append(os.Environ(), variable)
-				p := l.Start(t, cmd)
-				require.Zero(t, p.Wait(t), "%s", p)
-				p.Expect(t, 1, "^all well$")
+				allWell(t, l.Start(t, cmd))
 			})
 		}
 	}
@@ -130,35 +172,7 @@ func TestCancel(t *testing.T) {
 	}
 	require.Equal(t, map[string]bool{"recv": true, "pause": true, "getaddrinfo": true,
 		"fprintf": true}, waits)
-	p := l.run("gcc", l.compile("cancel"))
-	require.Zero(t, p.Wait(t), "%s", p)
-	p.Expect(t, 1, "^all well$")
-}
-
-// Without memory for what a call makes it says so, and nothing else is the worse for it.
-func TestNoMemory(t *testing.T) {
-	l := newLab(t)
-	p := l.run("gcc", l.compile("nomemory", "-fno-builtin"))
-	require.Zero(t, p.Wait(t), "%s", p)
-	p.Expect(t, 1, "^all well$")
-}
-
-// Nor without descriptors for a request's id: its client is told, and the listener goes on.
-func TestNoDescriptors(t *testing.T) {
-	l := newLab(t)
-	p := l.run("gcc", l.compile("nodescriptors"))
-	require.Zero(t, p.Wait(t), "%s", p)
-	p.Expect(t, 1, "^all well$")
-}
-
-// A poll that waits for completions is woken by each, and has a bound.
-func TestWait(t *testing.T) {
-	l := newLab(t)
-	for _, flags := range [][]string{nil, {"-DFOR_EVER"}} {
-		p := l.Start(t, exec.Command(l.compile("wait", flags...)))
-		require.Zero(t, p.Wait(t), "%s", p)
-		p.Expect(t, 1, "^all well$")
-	}
+	allWell(t, l.run("gcc", l.compile("cancel")))
 }
 
 // A thread of the program's that polls keeps its signals and its stacks, small ones too.
@@ -167,42 +181,7 @@ func TestTurns(t *testing.T) {
 	engine, err := os.ReadFile(filepath.Join(l.dir, "librnicd_engine.so"))
 	require.NoError(t, err)
 	require.True(t, strings.Contains(string(engine), "asyncpreemptoff=1"), "cshared/build.sh sets it")
-	p := l.run("gcc", l.compile("turns"))
-	require.Zero(t, p.Wait(t), "%s", p)
-	p.Expect(t, 1, "^all well$")
-}
-
-// Posts that follow each other leave together, and a single one at once.
-func TestPosts(t *testing.T) {
-	l := newLab(t)
-	p := l.Start(t, exec.Command(l.compile("posts")))
-	require.Zero(t, p.Wait(t), "%s", p)
-	p.Expect(t, 1, "^all well$")
-}
-
-// A program that closes all descriptors loses its own.
-func TestSweep(t *testing.T) {
-	l := newLab(t)
-	p := l.run("gcc", l.compile("sweep"))
-	require.Zero(t, p.Wait(t), "%s", p)
-	p.Expect(t, 1, "^all well$")
-}
-
-// An object whose event a thread has in hand stays, at whichever moment another destroys it.
-func TestClaim(t *testing.T) {
-	l := newLab(t)
-	p := l.Start(t, exec.Command(l.compile("claim")))
-	require.Zero(t, p.Wait(t), "%s", p)
-	p.Expect(t, 1, "^all well$")
-}
-
-// A poll in vain yields while that costs little, and waits where another thread computes or runs
-// each time.
-func TestGiveWay(t *testing.T) {
-	l := newLab(t)
-	p := l.Start(t, exec.Command(l.compile("giveway")))
-	require.Zero(t, p.Wait(t), "%s", p)
-	p.Expect(t, 1, "^all well$")
+	allWell(t, l.run("gcc", l.compile("turns")))
 }
 
 // The walk, and threads that read events while others destroy what those name, find no fault of
@@ -244,14 +223,6 @@ func TestUnderSanitizers(t *testing.T) {
 			require.Zero(t, p.Wait(t), "%s", p)
 		})
 	}
-}
-
-// Several threads read events of every kind while others destroy what those name.
-func TestEventsAgainstDestroy(t *testing.T) {
-	l := newLab(t)
-	p := l.run("gcc", l.compile("race"))
-	require.Zero(t, p.Wait(t), "%s", p)
-	p.Expect(t, 1, "^all well$")
 }
 
 // Nor does valgrind, in what is C. It does not know Go's stacks, on which it finds much. It runs
@@ -351,39 +322,11 @@ func TestPreloadIsCheap(t *testing.T) {
 	require.Less(t, with-without, time.Millisecond)
 }
 
-// A program that is killed takes its sockets with it, and the peer hears of that.
-func TestKilled(t *testing.T) {
-	for _, victim := range []string{"server", "client"} {
-		t.Run(victim, func(t *testing.T) {
-			l := newLab(t)
-			server := l.run("rdmacm-utils", "rping", "-s", "-v", "-a", here.String())
-			l.untilListening(rpingPort)
-			client := l.run("rdmacm-utils", "rping", "-c", "-v", "-a", here.String())
-			client.Expect(t, 3, "^ping data")
-			dead, other := server, client
-			if victim == "client" {
-				dead, other = client, server
-			}
-			dead.Signal(t, syscall.SIGKILL)
-			require.Equal(t, 128+int(syscall.SIGKILL), dead.Wait(t))
-			other.Wait(t)
-			require.Contains(t, other.String(), "DISCONNECT EVENT")
-			require.False(t, l.listens(rpingPort))
-		})
-	}
-}
-
-// At whichever moment that is: the peer hears of it each time, and ends by itself; nothing is left.
+// A program that is killed, at whichever moment, takes its sockets with it, and the peer hears of
+// that each time, and ends by itself.
 func TestKilledAtAnyMoment(t *testing.T) {
-	if testing.Short() { // make test-all
-		return
-	}
-	times := 100
-	if testing.Short() {
-		times = 6
-	}
 	l := newLab(t)
-	for i := range times {
+	for i := range sample.Count(2, 100) {
 		server := l.run("rdmacm-utils", "rping", "-s", "-v", "-a", here.String())
 		l.untilListening(rpingPort)
 		client := l.run("rdmacm-utils", "rping", "-c", "-v", "-a", here.String())
@@ -414,9 +357,7 @@ func TestFork(t *testing.T) {
 		}
 	}
 	l := newLab(t)
-	p := l.run("gcc", l.compile("forks"))
-	require.Zero(t, p.Wait(t), "%s", p)
-	p.Expect(t, 1, "^all well$")
+	allWell(t, l.run("gcc", l.compile("forks")))
 }
 
 // Calls that do in a child what they do in its parent: about no object, or one of the child's own,
@@ -441,8 +382,6 @@ func TestUnmap(t *testing.T) {
 		if len(args) > 1 && runtime.GOARCH != "amd64" { // whose code it writes
 			continue
 		}
-		p := l.run("gcc", args...)
-		require.Zero(t, p.Wait(t), "%s", p)
-		p.Expect(t, 1, "^all well$")
+		allWell(t, l.run("gcc", args...))
 	}
 }

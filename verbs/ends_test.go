@@ -47,8 +47,7 @@ func TestLastMessageIsAcknowledged(t *testing.T) {
 	l := newLab(t)
 	p := l.runOn("--device roce", "gcc", l.compileAlone("last", "-lrdmacm", "-libverbs"),
 		strconv.Itoa(sample.Count(20, 300)))
-	require.Zero(t, p.Wait(t), "%s", p)
-	p.Expect(t, 1, "^all well$")
+	allWell(t, p)
 }
 
 // A program sees at its next completion that its peer has ended the connection. Standard error has
@@ -71,8 +70,7 @@ func TestCauseOfTheEnd(t *testing.T) {
 				server := run("server")
 				l.untilListening(7000)
 				client := run("client", "127.0.0.1", "exit")
-				require.Zero(t, client.Wait(t), "%s", client)
-				require.Zero(t, server.Wait(t), "%s", server)
+				bothEnd(t, client, server)
 				for _, x := range []struct {
 					p          *netlab.Process
 					said, code string

@@ -1,7 +1,6 @@
 package verbs
 
 import (
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -48,7 +47,7 @@ func TestPortEvents(t *testing.T) {
 // Over our own TCP its device decides: a cable of memif whose other end goes and comes back.
 func TestPortEventsOnMemif(t *testing.T) {
 	l := newLab(t)
-	cable := "--device roce --pmd memif --no-dad --socket " + filepath.Join(t.TempDir(), "memif")
+	cable := "--device roce " + memifCable(t)
 	program := l.compileAlone("gids", "-libverbs")
 	end := func() *netlab.Process {
 		p := l.runOn(cable+" --addr 10.9.0.2/24", "gcc", program)

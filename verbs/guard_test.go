@@ -23,7 +23,7 @@ func secretFile(t *testing.T, text string) string {
 
 // bothWays are flags of the two ends of a conversation.
 func bothWays(t *testing.T) map[string][2]string {
-	cable := " --pmd memif --no-dad --socket " + filepath.Join(t.TempDir(), "memif")
+	cable := " " + memifCable(t)
 	return map[string][2]string{
 		"sockets": {"--device roce", "--device roce"},
 		"memif": {"--device roce" + cable + " --role server --addr 10.9.0.1/24",

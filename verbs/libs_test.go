@@ -121,6 +121,18 @@ func (l *lab) untilListening(port uint16) {
 // listens looks into the namespace's table of TCP sockets.
 func (l *lab) listens(port uint16) bool { return l.has("0A", port, "tcp", "tcp6") }
 
+// memifCable are flags of both ends of a cable of shared memory.
+func memifCable(t *testing.T) string {
+	return "--pmd memif --no-dad --socket " + filepath.Join(t.TempDir(), "memif")
+}
+
+// bothEnd waits for the ends of a client and of its server, which are well.
+func bothEnd(t *testing.T, client, server *netlab.Process) {
+	t.Helper()
+	require.Zero(t, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
+	require.Zero(t, server.Wait(t), "server:\n%s\nclient:\n%s", server, client)
+}
+
 // untilBound waits for a socket of UDP.
 func (l *lab) untilBound(port uint16) {
 	l.t.Helper()

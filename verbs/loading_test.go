@@ -59,8 +59,7 @@ func TestByLibraryPath(t *testing.T) {
 				server := l.byPath(x.need, strings.Fields(x.server)...)
 				l.untilListening(x.port)
 				client := l.byPath(x.need, strings.Fields(x.client)...)
-				require.Zero(t, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
-				require.Zero(t, server.Wait(t), "server:\n%s\nclient:\n%s", server, client)
+				bothEnd(t, client, server)
 			})
 		}
 	}
@@ -73,9 +72,7 @@ func TestLoadedByName(t *testing.T) {
 		"LD_LIBRARY_PATH": l.byPath}
 	for name, start := range starts {
 		t.Run(name, func(t *testing.T) {
-			p := start("gcc", l.compileAlone("load", "-ldl"))
-			require.Zero(t, p.Wait(t), "%s", p)
-			p.Expect(t, 1, "^all well$")
+			allWell(t, start("gcc", l.compileAlone("load", "-ldl")))
 		})
 	}
 }

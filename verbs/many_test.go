@@ -1,7 +1,6 @@
 package verbs
 
 import (
-	"path/filepath"
 	"strconv"
 	"syscall"
 	"testing"
@@ -38,7 +37,7 @@ func TestManyConnections(t *testing.T) {
 		})
 		t.Run("memif/"+strconv.Itoa(n), func(t *testing.T) {
 			l := newLab(t)
-			flags := "--pmd memif --no-dad --socket " + filepath.Join(t.TempDir(), "memif")
+			flags := memifCable(t)
 			hosts := []string{" --role server --addr 10.9.0.1/24", " --addr 10.9.0.2/24"}
 			many(t, n, func(role int, args ...string) *netlab.Process {
 				return l.runOn(flags+hosts[role], "rdmacm-utils", args...)

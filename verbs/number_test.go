@@ -2,7 +2,6 @@ package verbs
 
 import (
 	"math/rand/v2"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -97,10 +96,15 @@ func TestQperf(t *testing.T) {
 
 func requireNumbered(t *testing.T, x numbered, server, client *netlab.Process) {
 	t.Helper()
-	require.Equal(t, 0, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
-	require.Equal(t, 0, server.Wait(t), "server:\n%s\nclient:\n%s", server, client)
+	bothEnd(t, client, server)
 	require.NotEmpty(t, client.Lines(x.want), "client:\n%s", client)
 	require.NotEmpty(t, client.Lines("^rnicd: connected by number, "), "client:\n%s", client)
+}
+
+// asRoCE are flags for the device as RoCE, over either transport.
+func asRoCE(t *testing.T) [2]string {
+	return [2]string{"--device roce",
+		"--device roce " + memifCable(t) + " --role server --addr 10.9.0.1/24"}
 }
 
 // Queue pairs of one process, in all their states, over either transport; and processes that begin
@@ -109,14 +113,9 @@ func TestQueuePairsByNumber(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	program := l.compile("numbers")
-	for flags, args := range map[string]string{
-		"": "0",
-		"--pmd memif --no-dad --role server --addr 10.9.0.1/24 --socket " +
-			filepath.Join(t.TempDir(), "memif"): "0 single",
-	} {
-		p := l.runOn("--device roce "+flags, "gcc", append([]string{program}, strings.Fields(args)...)...)
-		require.Zero(t, p.Wait(t), "%s", p)
-		p.Expect(t, 1, "^all well$")
+	for i, flags := range asRoCE(t) {
+		args := [][]string{{program, "0"}, {program, "0", "single"}}[i]
+		allWell(t, l.runOn(flags, "gcc", args...))
 	}
 }
 
@@ -132,11 +131,8 @@ func TestBareConnections(t *testing.T) {
 func TestCalls(t *testing.T) {
 	l := newLab(t)
 	program := l.compile("calls")
-	for _, flags := range []string{"", "--pmd memif --no-dad --role server --addr 10.9.0.1/24 " +
-		"--socket " + filepath.Join(t.TempDir(), "memif")} {
-		p := l.runOn("--device roce "+flags, "gcc", program)
-		require.Zero(t, p.Wait(t), "%s", p)
-		p.Expect(t, 1, "^all well$")
+	for _, flags := range asRoCE(t) {
+		allWell(t, l.runOn(flags, "gcc", program))
 	}
 }
 
@@ -145,11 +141,9 @@ func TestCalls(t *testing.T) {
 func TestMoves(t *testing.T) {
 	l := newLab(t)
 	program := l.compile("moves")
-	for _, flags := range []string{"", "--pmd memif --no-dad --role server --addr 10.9.0.1/24 " +
-		"--socket " + filepath.Join(t.TempDir(), "memif")} {
-		p := l.runOn("--device roce "+flags, "gcc", program)
-		require.Zero(t, p.Wait(t), "%s", p)
-		p.Expect(t, 1, "^all well$")
+	for _, flags := range asRoCE(t) {
+		p := l.runOn(flags, "gcc", program)
+		allWell(t, p)
 		for _, why := range []string{
 			"INIT to RTR: it lacks IBV_QP_AV", "RTR to SQD: there is no such move",
 			"RTS to SQD: it must not have IBV_QP_CUR_STATE",
@@ -179,11 +173,8 @@ func TestByNumberWithoutRoCE(t *testing.T) {
 func TestRights(t *testing.T) {
 	l := newLab(t)
 	program := l.compile("rights")
-	for _, flags := range []string{"", "--pmd memif --no-dad --role server --addr 10.9.0.1/24 " +
-		"--socket " + filepath.Join(t.TempDir(), "memif")} {
-		p := l.runOn("--device roce "+flags, "gcc", program)
-		require.Zero(t, p.Wait(t), "%s", p)
-		p.Expect(t, 1, "^all well$")
+	for _, flags := range asRoCE(t) {
+		allWell(t, l.runOn(flags, "gcc", program))
 	}
 }
 
@@ -195,7 +186,7 @@ func TestProgramsByNumberOnMemif(t *testing.T) {
 	for _, x := range sample.Of(t, 4, numberedPrograms) {
 		t.Run(x.args, func(t *testing.T) {
 			l := newLab(t)
-			cable := "--device roce --pmd memif --no-dad --socket " + filepath.Join(t.TempDir(), "memif")
+			cable := "--device roce " + memifCable(t)
 			server := l.runOn(cable+" --role server --addr 10.9.0.1/24", x.need,
 				strings.Fields(x.args)...)
 			l.untilListening(x.port)
@@ -209,10 +200,9 @@ func TestProgramsByNumberOnMemif(t *testing.T) {
 func TestMisuseByThreads(t *testing.T) {
 	l := newLab(t)
 	program := l.compile("misuse")
-	for _, flags := range []string{"", "--pmd memif --no-dad --role server --addr 10.9.0.1/24 " +
-		"--socket " + filepath.Join(t.TempDir(), "memif")} {
+	for _, flags := range asRoCE(t) {
 		seed := strconv.Itoa(int(rand.Int32()))
-		p := l.runOn("--device roce "+flags, "gcc", program, seed,
+		p := l.runOn(flags, "gcc", program, seed,
 			strconv.Itoa(sample.Count(300, 20000)))
 		require.Zero(t, p.Wait(t), "seed %s\n%s", seed, p)
 		p.Expect(t, 1, "^all well$")

@@ -40,8 +40,7 @@ func TestOwnTCPOnTAP(t *testing.T) {
 			server := l.runOn(tapFlags, "rdmacm-utils", strings.Fields(x.server)...)
 			server.Expect(t, 1, "^rnicd: listening at ")
 			client := l.run("rdmacm-utils", strings.Fields(x.client)...)
-			require.Equal(t, 0, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
-			require.Equal(t, 0, server.Wait(t), "server:\n%s\nclient:\n%s", server, client)
+			bothEnd(t, client, server)
 			require.NotEmpty(t, client.Lines(x.want), "client:\n%s", client)
 		})
 	}
@@ -79,8 +78,7 @@ func TestOwnTCPOnMemif(t *testing.T) {
 			server.Expect(t, 1, "^rnicd: listening at ")
 			client := l.runOn("--pmd memif --no-dad --addr 10.9.0.2/24 --socket "+socket, "rdmacm-utils",
 				strings.Fields(x.client)...)
-			require.Equal(t, 0, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
-			require.Equal(t, 0, server.Wait(t), "server:\n%s\nclient:\n%s", server, client)
+			bothEnd(t, client, server)
 			require.NotEmpty(t, client.Lines(x.want), "client:\n%s", client)
 		})
 	}

@@ -112,8 +112,7 @@ func TestPrograms(t *testing.T) {
 			server := l.run(x.need, strings.Fields(x.server)...)
 			l.untilListening(x.port)
 			client := l.run(x.need, strings.Fields(x.client)...)
-			require.Equal(t, 0, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
-			require.Equal(t, 0, server.Wait(t), "server:\n%s\nclient:\n%s", server, client)
+			bothEnd(t, client, server)
 			if x.wantc != "" {
 				client.Expect(t, 1, x.wantc)
 			}
@@ -133,8 +132,7 @@ func TestProgramsNoCRC(t *testing.T) {
 		server := l.runOn(x.server, "rdmacm-utils", "rping", "-s", "-C", "1", "-a", here.String())
 		server.Expect(t, 1, "^rnicd: listening at ")
 		client := l.runOn(x.client, "rdmacm-utils", "rping", "-c", "-C", "1", "-a", here.String())
-		require.Zero(t, client.Wait(t), "%s", client)
-		require.Zero(t, server.Wait(t), "%s", server)
+		bothEnd(t, client, server)
 		for _, p := range []*netlab.Process{server, client} {
 			require.Len(t, p.Lines("^rnicd: connected, .*: rfc6581, "+x.want+"$"), 1, "%+v: %s", x, p)
 		}
@@ -255,7 +253,7 @@ func TestFabricsOnMemif(t *testing.T) {
 	l := newLab(t)
 	l.withFabric("10.9.0.1/24", "10.9.0.2/24")
 	for _, flags := range []string{"", "--device roce "} {
-		flags += "--pmd memif --no-dad --socket " + filepath.Join(t.TempDir(), "memif")
+		flags += memifCable(t)
 		server := flags + " --role server --addr 10.9.0.1/24"
 		l.requireFabric(server, flags+" --addr 10.9.0.2/24", "10.9.0.1")
 		p := l.runOn(server, "rdmacm-utils", "rping", "-s", "-a", "127.0.0.1")

@@ -64,15 +64,13 @@ func TestEitherDevice(t *testing.T) {
 	server := l.asRoCE("rping", "-s", "-C", "3", "-v", "-a", here.String())
 	l.untilListening(rpingPort)
 	client := l.run("rdmacm-utils", "rping", "-c", "-C", "3", "-v", "-a", here.String())
-	require.Zero(t, client.Wait(t), "%s", client)
-	require.Zero(t, server.Wait(t), "%s", server)
+	bothEnd(t, client, server)
 	client.Expect(t, 3, "^ping data")
 
 	server = l.asRoCE("ib_write_bw", "-R", "-F", "-n", "200")
 	l.untilListening(perfPort)
 	client = l.asRoCE("ib_write_bw", "-R", "-F", "-n", "200", here.String())
-	require.Zero(t, client.Wait(t), "%s", client)
-	require.Zero(t, server.Wait(t), "%s", server)
+	bothEnd(t, client, server)
 }
 
 // Connections by librdmacm between two ends as RoCE keep a reliable connection's rules: a message
@@ -81,8 +79,7 @@ func TestReadyByLibrdmacm(t *testing.T) {
 	l := newLab(t)
 	program := l.compile("cmready")
 	p := l.runOn("--device roce", "gcc", program)
-	require.Zero(t, p.Wait(t), "%s", p)
-	p.Expect(t, 1, "^all well$")
+	allWell(t, p)
 	require.NotEmpty(t, p.Lines("^rnicd: connected, .*, acknowledged$"), "%s", p)
 	p = l.run("gcc", program)
 	require.NotZero(t, p.Wait(t), "%s", p)
@@ -92,8 +89,7 @@ func TestReadyByLibrdmacm(t *testing.T) {
 		server := l.runOn(flags[0], "rdmacm-utils", "rping", "-s", "-C", "3", "-a", here.String())
 		l.untilListening(rpingPort)
 		client := l.runOn(flags[1], "rdmacm-utils", "rping", "-c", "-C", "3", "-a", here.String())
-		require.Zero(t, client.Wait(t), "%s", client)
-		require.Zero(t, server.Wait(t), "%s", server)
+		bothEnd(t, client, server)
 		require.Empty(t, client.Lines("acknowledged$"), "%s", client)
 	}
 }
@@ -101,13 +97,12 @@ func TestReadyByLibrdmacm(t *testing.T) {
 // Two programs, each with our own TCP, on a cable of shared memory.
 func TestReadyByLibrdmacmOnMemif(t *testing.T) {
 	l := newLab(t)
-	cable := "--device roce --pmd memif --no-dad --socket " + filepath.Join(t.TempDir(), "memif")
+	cable := "--device roce " + memifCable(t)
 	server := l.runOn(cable+" --role server --addr 10.9.0.1/24", "rdmacm-utils", "rping", "-s", "-C",
 		"3")
 	server.Expect(t, 1, "^rnicd: listening at ")
 	client := l.runOn(cable+" --addr 10.9.0.2/24", "rdmacm-utils", "rping", "-c", "-C", "3", "-a",
 		"10.9.0.1")
-	require.Zero(t, client.Wait(t), "%s", client)
-	require.Zero(t, server.Wait(t), "%s", server)
+	bothEnd(t, client, server)
 	client.Expect(t, 1, "^rnicd: connected, .*, acknowledged$")
 }

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/rnicd/rnicd/internal/sample"
 )
 
@@ -65,8 +63,7 @@ func TestRping(t *testing.T) {
 			server.Expect(t, 1, "^rnicd: listening at ")
 			client := l.runOn(words(x.client), "rdmacm-utils",
 				strings.Fields(line+words(x.at)+" -c")...)
-			require.Zero(t, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
-			require.Zero(t, server.Wait(t), "server:\n%s\nclient:\n%s", server, client)
+			bothEnd(t, client, server)
 			server.Expect(t, 1, "^server ping data: rdma-ping-3: ")
 			client.Expect(t, 1, "^ping data: rdma-ping-3: ")
 		})

@@ -5,7 +5,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -68,7 +67,7 @@ func TestNobodyAtRTR(t *testing.T) {
 		"neigh add 192.0.2.77 lladdr 02:00:00:00:00:77 dev void"} {
 		nowhere.Run(t, "ip", strings.Fields(args)...)
 	}
-	cable := "--pmd memif --no-dad --socket " + filepath.Join(t.TempDir(), "memif")
+	cable := memifCable(t)
 	peers := []*netlab.Process{ // which wait for somebody else
 		l.strange("", "::1", 5<<12|7, 0, 7),
 		l.strange(cable+" --role server --addr 10.9.0.2/24", "::1", 5<<12|7, 0, 7),
@@ -145,7 +144,7 @@ func TestForeignersAtRTR(t *testing.T) {
 			requireUnanswered(t, l.strange(x.flags, gids[x.flags], number, 17, 3), 2147, "no answer")
 		})
 	}
-	cable := "--pmd memif --no-dad --socket " + filepath.Join(t.TempDir(), "memif")
+	cable := memifCable(t)
 	for _, x := range []struct{ flags, server, at, gid string }{
 		{"", "", "0.0.0.0", "127.0.0.9"},
 		{cable + cableClient, cable + " --role server --addr 10.9.0.2/24", "10.9.0.2", "10.9.0.2"},

@@ -76,7 +76,7 @@ func TestUCX(t *testing.T) {
 func TestUCXOnMemif(t *testing.T) {
 	for _, x := range sample.Of(t, 2, ucxCases()) {
 		t.Run(x.String(), func(t *testing.T) {
-			cable := "--pmd memif --no-dad --socket " + filepath.Join(t.TempDir(), "memif")
+			cable := memifCable(t)
 			requireUCX(t, x, cable+" --role server --addr 10.9.0.1/24", cable+" --addr 10.9.0.2/24")
 		})
 	}

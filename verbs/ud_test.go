@@ -1,7 +1,6 @@
 package verbs
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -65,8 +64,7 @@ func TestDatagramsOnMemif(t *testing.T) {
 func onMemif(t *testing.T, name, flags string, x exchange) {
 	t.Run(name, func(t *testing.T) {
 		l := newLab(t)
-		cable := "--device roce --pmd memif --no-dad --socket " +
-			filepath.Join(t.TempDir(), "memif") + flags
+		cable := "--device roce " + memifCable(t) + flags
 		server := l.runOn(cable+" --role server --addr 10.9.0.1/24", x.need,
 			strings.Fields(x.server)...)
 		if x.port == udaddyPort {
@@ -75,8 +73,7 @@ func onMemif(t *testing.T, name, flags string, x exchange) {
 			l.untilListening(x.port)
 		}
 		client := l.runOn(cable+" --addr 10.9.0.2/24", x.need, strings.Fields(x.client)...)
-		require.Equal(t, 0, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
-		require.Equal(t, 0, server.Wait(t), "server:\n%s\nclient:\n%s", server, client)
+		bothEnd(t, client, server)
 		client.Expect(t, 1, x.wantc)
 	})
 }
@@ -85,14 +82,10 @@ func onMemif(t *testing.T, name, flags string, x exchange) {
 func TestQueuePairsForDatagrams(t *testing.T) {
 	l := newLab(t)
 	program := l.compile("datagrams")
-	for flags, args := range map[string]string{"": "sockets",
-		"--pmd memif --no-dad --role server --addr 10.9.0.1/24 --socket " +
-			filepath.Join(t.TempDir(), "memif"): "",
-		"--pmd memif --no-dad --queues 2 --role server --addr 10.9.0.1/24 --socket " +
-			filepath.Join(t.TempDir(), "memif2"): ""} {
-		p := l.runOn(flags, "gcc", append([]string{program}, strings.Fields(args)...)...)
-		require.Zero(t, p.Wait(t), "%s: %s", flags, p)
-		p.Expect(t, 1, "^all well$")
+	const server = " --role server --addr 10.9.0.1/24"
+	for flags, args := range map[string]string{"": "sockets", memifCable(t) + server: "",
+		memifCable(t) + " --queues 2" + server: ""} {
+		allWell(t, l.runOn(flags, "gcc", append([]string{program}, strings.Fields(args)...)...))
 	}
 }
 
@@ -134,8 +127,7 @@ func TestMckeyOnMemif(t *testing.T) {
 			t.Parallel()
 			l := newLab(t)
 			prefix := map[bool]string{true: "/64", false: "/24"}[strings.Contains(x.server, ":")]
-			cable := "--device roce --pmd memif --no-dad --socket " +
-				filepath.Join(t.TempDir(), "memif") + x.flags
+			cable := "--device roce " + memifCable(t) + x.flags
 			run := func(flags, at, send string) *netlab.Process {
 				return l.runOn(cable+flags+" --addr "+at+prefix, "rdmacm-utils",
 					strings.Fields("mckey -m "+x.group+" -b "+at+send)...)
@@ -195,8 +187,7 @@ func TestDatagramPrograms(t *testing.T) {
 				l.untilListening(x.port)
 			}
 			client := l.runOn("--device roce", x.need, strings.Fields(x.client)...)
-			require.Equal(t, 0, client.Wait(t), "client:\n%s\nserver:\n%s", client, server)
-			require.Equal(t, 0, server.Wait(t), "server:\n%s\nclient:\n%s", server, client)
+			bothEnd(t, client, server)
 			if x.wantc != "" {
 				client.Expect(t, 1, x.wantc)
 			}
