@@ -47,16 +47,14 @@ func (ns *namespace) measuring(t testing.TB, addr string) *process {
 func TestDaemonOfTheGuide(t *testing.T) {
 	ns := newNamespace(t)
 	path := configured(t, example(t))
-	check := ns.rnicd(t, "check", path)
-	require.Equal(t, 0, check.Wait(t), "%s", check)
+	check := ns.exits(t, 0, "check", path)
 	require.Len(t, check.Lines("^"+path+": 2 ports, 3 services$"), 1, "%s", check)
 
 	server := ns.rnicd(t, "serve", "--config", path)
 	server.Expect(t, 1, "msg=ready .*services=3 ports=2$")
 	f := randomFile(t, 3<<20)
 	ns.put(t, f)
-	local := ns.rnicd(t, "put", "--timeout", "60s", f.path, "127.0.0.1")
-	require.Equal(t, 0, local.Wait(t), "%s", local)
+	ns.exits(t, 0, "put", "--timeout", "60s", f.path, "127.0.0.1")
 	server.Expect(t, 2, "msg=served service=scratch .*sha256="+f.sum)
 	ns.succeeds(t, "perf write lat 10.9.0.1:7200 -n 3 --timeout 60s")
 	ns.succeeds(t, "stream source 10.9.0.1 --pmd kernel -n 1M")
@@ -74,8 +72,7 @@ func TestDaemonOfTheGuide(t *testing.T) {
 			path,
 			[]byte(strings.Replace(example(t), "listen = 7200", "listen = 7201", 1)+
 				"[tcp]\nrto_min = \"5ms\"\n"), 0o600))
-	check = ns.rnicd(t, "check", path)
-	require.Equal(t, 0, check.Wait(t), "%s", check)
+	check = ns.exits(t, 0, "check", path)
 	server.Signal(t, syscall.SIGHUP)
 	server.Expect(t, 1, `msg=reloaded added=\[\] removed=\[\] changed=\[measure\] limits=\[\]`)
 	server.Expect(
@@ -127,40 +124,18 @@ func TestDaemonEndsAtOnceWhenToldTwice(t *testing.T) {
 	client := ns.measuring(t, "10.9.0.1:7200")
 	server.Signal(t, syscall.SIGTERM)
 	server.Expect(t, 1, "msg=draining ")
-	server.Signal(t, syscall.SIGTERM)
-	require.Equal(t, 0, server.Wait(t), "%s", server)
+	ns.ends(t, server)
 	require.Len(t, server.Lines("msg=drained .*reset=1"), 1, "%s", server)
 	require.Equal(t, 1, client.Wait(t), "%s", client)
-}
-
-// What is wrong is told before anything is opened.
-func TestDaemonErrors(t *testing.T) {
-	ns := newNamespace(t)
-	for text, want := range map[string]string{
-		"[[port]]\nname = \"rnic0\"\nadresses = []\n": `^rnicd: .*rnicd.toml:3:1: port.adresses: unknown key; did you mean addresses\?$`,
-		"": `^rnicd: .*rnicd.toml:1:1: port: no port; a daemon needs one: \[\[port\]\] with name and addresses$`,
-	} {
-		for _, command := range [][]string{{"check"}, {"serve", "--config"}} {
-			p := ns.rnicd(t, append(command, configured(t, text))...)
-			require.Equal(t, 1, p.Wait(t), "%s", p)
-			require.Len(t, p.Lines(want), 1, "%s", p)
-		}
-	}
-	p := ns.rnicd(t, "serve", "--config", "x", "--region", "1MiB")
-	require.Equal(t, 1, p.Wait(t))
-	require.Len(t, p.Lines("^rnicd: --config: the file says everything; leave out --region$"), 1, "%s",
-		p)
 }
 
 // Doctor's exit status is for scripts.
 func TestDoctor(t *testing.T) {
 	ns := newNamespace(t)
-	p := ns.rnicd(t, "doctor", "--json")
-	require.Equal(t, 0, p.Wait(t), "%s", p)
+	p := ns.exits(t, 0, "doctor", "--json")
 	require.Len(t, p.Lines(`^{"check":"tap","verdict":"ok"`), 1, "%s", p)
-	p = ns.rnicd(t, "doctor", "--config",
+	p = ns.exits(t, 1, "doctor", "--config",
 		configured(t, strings.Replace(example(t), "host_address", "cores = \"1023\"\nhost_address", 1)))
-	require.Equal(t, 1, p.Wait(t), "%s", p)
 	require.Len(t, p.Lines("^lack  cores +CPUs 1023 of cores are not there"), 1, "%s", p)
 	require.Len(t, p.Lines("^rnicd: 1 thing is lacking$"), 1, "%s", p)
 }

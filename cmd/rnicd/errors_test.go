@@ -230,6 +230,8 @@ func TestUnknownCommands(t *testing.T) {
 		{"switch --config /no", 1, `^rnicd: --config /no: no such file or directory$`},
 		{"serve --config=", 1, `^rnicd: --config "": the name of the file is empty$`},
 		{"serve --config /no", 1, `^rnicd: --config /no: no such file or directory$`},
+		{"serve --config x --region 1MiB", 1,
+			`^rnicd: --config: the file says everything; leave out --region$`},
 		{"doctor --config /no", 1, `^rnicd: --config /no: no such file or directory$`},
 		{"run --config /no true", 1, `^rnicd: --config /no: no such file or directory$`},
 		{"check /no", 1, `^rnicd: /no: no such file or directory$`},
@@ -261,6 +263,8 @@ func TestMistakesAreLines(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("[[port]]\nmtu = 3\npgae = 1\n"), 0o600))
 	for args, want := range map[string][]string{
 		"check " + file: {"rnicd: " + file + ":2:1: port.mtu: 3: want 576 to ",
+			"rnicd: " + file + ":3:1: port.pgae: unknown key; did you mean page?"},
+		"serve --config " + file: {"rnicd: " + file + ":2:1: port.mtu: 3: want 576 to ",
 			"rnicd: " + file + ":3:1: port.pgae: unknown key; did you mean page?"},
 		"serve --mtu 3 --page x --host-addr 10.9.9 --addr y --queues 0 --idle-timeout 0s --region 0": {
 			"rnicd: --mtu 3: want ", `rnicd: --page "x": want `, `rnicd: --host-addr "10.9.9": want `,

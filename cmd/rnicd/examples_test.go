@@ -100,11 +100,9 @@ func TestExamplePCI(t *testing.T) {
 	const nic = "0000:01:00.0"
 	require.Contains(t, text, "\npci = \""+nic+"\"\n")
 	absent := strings.ReplaceAll(text, nic, "fffe:ff:1f.7")
-	doctor := ns.rnicd(t, "doctor", "--config", configured(t, absent))
-	require.Equal(t, 1, doctor.Wait(t), "%s", doctor)
+	doctor := ns.exits(t, 1, "doctor", "--config", configured(t, absent))
 	require.Len(t, doctor.Lines("^lack  driver +fffe:ff:1f.7 is not there$"), 1, "%s", doctor)
-	server := ns.rnicd(t, "serve", "--config", configured(t, absent))
-	require.Equal(t, 1, server.Wait(t), "%s", server)
+	server := ns.exits(t, 1, "serve", "--config", configured(t, absent))
 	require.Regexp(t, `(?m)^rnicd: port "nic0": dpdk: .*fffe:ff:1f\.7`, server.String())
 
 	instead := regexp.MustCompile(

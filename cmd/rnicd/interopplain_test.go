@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
@@ -193,8 +192,7 @@ func TestInteropSynFlood(t *testing.T) {
 	n := <-sent
 	echo.Expect(t, 13, "^received ")
 	path := dump.Stop(t)
-	echo.Signal(t, syscall.SIGTERM)
-	require.Equal(t, 0, echo.Wait(t), "%s", echo)
+	l.ours.ends(t, echo)
 	require.Empty(t, echo.Lines("^failed "), "%s", echo)
 	require.Greater(t, netlab.Count(t, path, "tcp.flags == 0x12 && ip.dst == 198.18.0.0/15"), 2*256,
 		"of %d SYNs, answered; the backlog is 256", n)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -39,8 +38,7 @@ func TestStreamServerEndsUnderWay(t *testing.T) {
 		require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
 		_, err = conn.Read(make([]byte, 1))
 		require.NoError(t, err)
-		server.Signal(t, syscall.SIGTERM)
-		require.Equal(t, 0, server.Wait(t), "%s", server)
+		ns.ends(t, server)
 	})
 	require.Len(t, server.Lines(told), 1, "%s", server)
 }
@@ -135,8 +133,7 @@ func TestStreamPlainBadPeers(t *testing.T) {
 	source := ns.stream(t, "source", "-n", "1MiB", "127.0.0.1")
 	require.Equal(t, 0, source.Wait(t), "%s", source)
 	sink.Expect(t, 1, `^received    1\.0 MiB in `)
-	sink.Signal(t, syscall.SIGTERM)
-	require.Equal(t, 0, sink.Wait(t), "%s", sink)
+	ns.ends(t, sink)
 }
 
 // Wrong flags and absent peers: one line, status 1.
@@ -233,8 +230,7 @@ func TestStreamKernelHint(t *testing.T) {
 		"stream sink 127.0.0.1": 1, "stream source -t 1 127.0.0.1": 1,
 		"stream sink --pmd tap 127.0.0.1": 0,
 	} {
-		p := ns.rnicd(t, strings.Fields(words)...)
-		require.Equal(t, 1, p.Wait(t), "%s", p)
+		p := ns.exits(t, 1, strings.Fields(words)...)
 		require.Len(t, p.Lines("^rnicd: .*network is unreachable"), 1, "%s", p)
 		require.Len(t, p.Lines("^rnicd: .*: --pmd kernel dials with this host's$"), hint, "%s", p)
 	}

@@ -105,8 +105,7 @@ func TestSwitchOfTheGuide(t *testing.T) {
 	text, socket := switchOfGuide(t)
 	path := configured(t, text)
 	s := newSwitched(t, text, socket)
-	check := s.rnicd(t, "check", path)
-	require.Equal(t, 0, check.Wait(t), "%s", check)
+	check := s.exits(t, 0, "check", path)
 	require.Len(t, check.Lines("^"+path+": a switch, 1 uplink, 4 programs$"), 1, "%s", check)
 
 	store := s.program(t, "serve --region 64MiB", 1, "10.9.0.1/24")

@@ -57,9 +57,8 @@ func TestSwitchSeen(t *testing.T) {
 	f := randomFile(t, 1<<20)
 	succeeded(t, s.program(t, "put --timeout 60s", 2, "10.9.0.2/24", f.path, "10.9.0.1:7174"),
 		f, s.process)
-	thief := s.rnicd(t, "put", "--timeout", "500ms", "--pmd", "memif", "--socket", socket, "--id", "2",
+	s.exits(t, 1, "put", "--timeout", "500ms", "--pmd", "memif", "--socket", socket, "--id", "2",
 		"--addr", "10.9.0.254/24", "--no-dad", f.path, "10.9.0.1:7174")
-	require.Equal(t, 1, thief.Wait(t), "%s", thief)
 	why := map[int]string{9: "ID not found: no program has interface 9",
 		4: "user 0 and group 0 may not attach as right"}
 	refused := map[int]*process{}
@@ -119,15 +118,12 @@ func TestSwitchSeen(t *testing.T) {
 		require.Regexp(t, `(?m)^`+line+`$`, metrics)
 	}
 	for _, words := range []string{"ss", "events"} {
-		p := s.rnicd(t, words, "--socket", asked)
-		require.Equal(t, 1, p.Wait(t), "%s", p)
+		p := s.exits(t, 1, words, "--socket", asked)
 		require.Contains(t, p.String(), "rnicd status --switch")
 	}
-	top := s.rnicd(t, "top", "--once", "--socket", asked)
-	require.Zero(t, top.Wait(t), "%s", top)
+	top := s.exits(t, 0, "top", "--once", "--socket", asked)
 	top.Expect(t, 1, `^store +0 +attached `)
-	second := s.rnicd(t, "switch", "--config", configured(t, text))
-	require.Equal(t, 1, second.Wait(t), "%s", second)
+	second := s.exits(t, 1, "switch", "--config", configured(t, text))
 	require.Contains(t, second.String(), asked+" is another daemon's")
 	s.end(t)
 	require.Contains(t, s.ask(t, 3, "--socket", asked), "no daemon answers")

@@ -384,8 +384,7 @@ func TestToolErrors(t *testing.T) {
 	ns.fails(t, "perf write bw 127.0.0.1:7002",
 		`perf with 127\.0\.0\.1:7002: perf: the server refused: messages of 65536 octets asked for, 1 to 1000 served$`)
 	// on a TAP that leads nowhere
-	alone := ns.rnicd(t, "perf", "write", "bw", "10.9.0.254", "--pmd", "tap")
-	require.Equal(t, 1, alone.Wait(t), "%s", alone)
+	alone := ns.exits(t, 1, "perf", "write", "bw", "10.9.0.254", "--pmd", "tap")
 	require.Contains(t, alone.String(),
 		"no route to host; no host on rnic1 answers: --host-addr gives the kernel's side of it "+
 			"an address")

@@ -38,26 +38,6 @@ func TestPutFiles(t *testing.T) {
 	ns.stop(t, server)
 }
 
-// Several clients at once are each served, in memory of their own.
-func TestPutsAtOnce(t *testing.T) {
-	ns := newNamespace(t)
-	server := ns.serving(t, "--region", "64MiB")
-	var clients []*process
-	var files []testFile
-	for i := range 6 {
-		f := randomFile(t, 8<<20+i)
-		files = append(files, f)
-		clients = append(clients, ns.rnicd(t, "put", "--timeout", "60s", f.path, serverAddr))
-	}
-	for i, c := range clients {
-		require.Equal(t, 0, c.Wait(t), "%s", c)
-		require.Len(t, c.Lines("^sha256 +"+files[i].sum+"$"), 1, "%s", c)
-		server.Expect(t, 1, "^sha256 +"+files[i].sum+"$")
-	}
-	require.Empty(t, server.Lines("^(failed|refused)"), "%s", server)
-	ns.stop(t, server)
-}
-
 // A bad network costs time, never octets. What stands after a gap is placed before the gap is
 // filled.
 func TestPutThroughFaults(t *testing.T) {
