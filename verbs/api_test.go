@@ -76,8 +76,7 @@ func (l *lab) gcc(name string, args ...string) string {
 		compiled.files[key] = file
 	}
 	compiled.Unlock()
-	out, err := file()
-	require.NoError(l.t, err)
+	out := must(file())(l.t)
 	return out
 }
 
@@ -163,9 +162,8 @@ func TestSignals(t *testing.T) {
 // deferred.
 func TestCancel(t *testing.T) {
 	l := newLab(t)
-	out, err := exec.Command("nm", "-D", "--undefined-only",
-		filepath.Join(l.dir, "librnicd_verbs.so")).Output()
-	require.NoError(t, err)
+	out := must(exec.Command("nm", "-D", "--undefined-only",
+		filepath.Join(l.dir, "librnicd_verbs.so")).Output())(t)
 	waits := map[string]bool{}
 	for _, m := range cancellationPoint.FindAllStringSubmatch(string(out), -1) {
 		waits[m[1]] = true
@@ -178,8 +176,7 @@ func TestCancel(t *testing.T) {
 // A thread of the program's that polls keeps its signals and its stacks, small ones too.
 func TestTurns(t *testing.T) {
 	l := newLab(t)
-	engine, err := os.ReadFile(filepath.Join(l.dir, "librnicd_engine.so"))
-	require.NoError(t, err)
+	engine := must(os.ReadFile(filepath.Join(l.dir, "librnicd_engine.so")))(t)
 	require.True(t, strings.Contains(string(engine), "asyncpreemptoff=1"), "cshared/build.sh sets it")
 	allWell(t, l.run("gcc", l.compile("turns")))
 }
@@ -203,8 +200,7 @@ func TestUnderSanitizers(t *testing.T) {
 			build.Env = append(os.Environ(), "CFLAGS="+flags+" -Wno-tsan")
 			out, err := build.CombinedOutput()
 			require.NoError(t, err, "%s", out)
-			library, err := exec.Command("gcc", "-print-file-name="+x.preload).Output()
-			require.NoError(t, err)
+			library := must(exec.Command("gcc", "-print-file-name="+x.preload).Output())(t)
 			for _, name := range []string{"api", "contracts", "race", "cancel"} {
 				program := l.compileWith(strings.Fields(flags), name)
 				// the thread sanitizer knows few layouts of memory
@@ -242,12 +238,10 @@ func TestAPIUnderValgrind(t *testing.T) {
 	p := l.Start(t, cmd)
 	require.Zero(t, p.WaitFor(t, 5*netlab.Patience), "%s", p) // valgrind computes for 40 s
 	p.Expect(t, 1, "^all well$")
-	logs, err := filepath.Glob(filepath.Join(dir, "*"))
-	require.NoError(t, err)
+	logs := must(filepath.Glob(filepath.Join(dir, "*")))(t)
 	require.NotEmpty(t, logs)
 	for _, name := range logs {
-		text, err := os.ReadFile(name)
-		require.NoError(t, err)
+		text := must(os.ReadFile(name))(t)
 		for _, finding := range findings(string(text)) {
 			t.Errorf("%s", finding)
 		}
@@ -346,10 +340,8 @@ func TestKilledAtAnyMoment(t *testing.T) {
 // A child of fork is refused its parent's objects, by every call about them, and has an engine of
 // its own when it opens the device.
 func TestFork(t *testing.T) {
-	program, err := os.ReadFile("../test/verbs/forks.c")
-	require.NoError(t, err)
-	symbols, err := os.ReadFile("shim/shim.map")
-	require.NoError(t, err)
+	program := must(os.ReadFile("../test/verbs/forks.c"))(t)
+	symbols := must(os.ReadFile("shim/shim.map"))(t)
 	for _, name := range regexp.MustCompile(`\b_?(?:ibv|rdma)_\w+`).FindAllString(
 		string(symbols), -1) {
 		if !allowedInChild.MatchString(name) {

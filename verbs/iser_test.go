@@ -54,8 +54,7 @@ func TestISER(t *testing.T) {
 		require.Zero(t, client.Wait(t), "%s: %s\nserver: %s", test, client, server)
 		client.Expect(t, 1, `^ +tests +1 +1 +1 +0 +0`)
 		if test == "Write10.Simple" {
-			got, err := os.ReadFile(disk)
-			require.NoError(t, err)
+			got := must(os.ReadFile(disk))(t)
 			require.True(t, bytes.HasPrefix(got, bytes.Repeat([]byte{0xa6}, 512)), "% x", got[:16])
 		}
 	}

@@ -162,3 +162,11 @@ func (l *lab) has(state string, port uint16, files ...string) (found bool) {
 
 // here is the address of both ends.
 var here = netip.MustParseAddr("127.0.0.1")
+
+// must is v, if there was no error.
+func must[V any](v V, err error) func(require.TestingT) V {
+	return func(t require.TestingT) V {
+		require.NoError(t, err)
+		return v
+	}
+}

@@ -176,8 +176,7 @@ func TestSecureProgram(t *testing.T) {
 	}
 	start("GODEBUG=inittrace=1").Expect(t, 1, "^init runtime @")
 
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
+	text := must(os.ReadFile(path))(t)
 	path = filepath.Join(t.TempDir(), "setgid")
 	require.NoError(t, os.WriteFile(path, text, 0o755))
 	require.NoError(t, os.Chown(path, os.Getuid(), 65534))
@@ -203,14 +202,11 @@ func TestEnvironmentIsReadOnce(t *testing.T) {
 	const files = `{{with .Module}}{{if .Main}}{{$d := $.Dir}}` +
 		`{{range $.GoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{range $.CgoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}` +
 		`{{range $.CFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`
-	list, err := exec.Command("go", "list", "-deps", "-f", files, "./cshared").Output()
-	require.NoError(t, err)
-	paths, err := filepath.Glob("shim/*.c")
-	require.NoError(t, err)
+	list := must(exec.Command("go", "list", "-deps", "-f", files, "./cshared").Output())(t)
+	paths := must(filepath.Glob("shim/*.c"))(t)
 	found := map[string]int{}
 	for _, path := range append(paths, strings.Fields(string(list))...) {
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
+		text := must(os.ReadFile(path))(t)
 		for _, m := range environmentCall.FindAllStringSubmatch(string(text), -1) {
 			found[filepath.Base(filepath.Dir(path))+"/"+filepath.Base(path)+" "+m[1]]++
 		}
@@ -231,8 +227,7 @@ var environmentCall = regexp.MustCompile(`\b((?:secure_get|get|set|unset|put|cle
 func TestSymbols(t *testing.T) {
 	l := newLab(t)
 	symbols := func(file string) map[string]bool {
-		out, err := exec.Command("nm", "-D", "--defined-only", file).Output()
-		require.NoError(t, err)
+		out := must(exec.Command("nm", "-D", "--defined-only", file).Output())(t)
 		all := map[string]bool{}
 		for _, m := range exported.FindAllStringSubmatch(string(out), -1) {
 			all[m[1]] = true
@@ -241,8 +236,7 @@ func TestSymbols(t *testing.T) {
 	}
 	ours := symbols(filepath.Join(l.dir, "librnicd_verbs.so"))
 	for _, name := range []string{"libibverbs.so.1", "librdmacm.so.1"} {
-		files, err := filepath.Glob("/usr/lib/*/" + name)
-		require.NoError(t, err)
+		files := must(filepath.Glob("/usr/lib/*/" + name))(t)
 		require.NotEmpty(t, files)
 		theirs := symbols(files[0])
 		require.NotEmpty(t, theirs)
@@ -299,8 +293,7 @@ func TestMusl(t *testing.T) {
 		"2.34 or later, in a container that of its image\n", p.String())
 	cmd = exec.Command("true")
 	cmd.Env = append(os.Environ(), "LD_PRELOAD="+filepath.Join(l.dir, "librnicd_verbs.so"))
-	out, err = cmd.CombinedOutput()
-	require.NoError(t, err)
+	out = must(cmd.CombinedOutput())(t)
 	require.Empty(t, string(out))
 }
 

@@ -163,8 +163,7 @@ func TestRcopy(t *testing.T) {
 	l.untilListening(7427)
 	client := l.run("rdmacm-utils", "rcopy", from, here.String()+":"+to)
 	require.Zero(t, client.Wait(t), "%s", client)
-	got, err := os.ReadFile(to)
-	require.NoError(t, err)
+	got := must(os.ReadFile(to))(t)
 	require.True(t, bytes.Equal(want, got))
 }
 
@@ -173,8 +172,7 @@ func TestRcopy(t *testing.T) {
 // says. iperf3 sends either way, over our TCP at either end, too, and in two streams: with a third
 // it would have four connections, which librdmacm before 53 does not bear.
 func TestPreloadedRsockets(t *testing.T) {
-	preload, err := filepath.Glob("/usr/lib/*/rsocket/librspreload.so")
-	require.NoError(t, err)
+	preload := must(filepath.Glob("/usr/lib/*/rsocket/librspreload.so"))(t)
 	if len(preload) == 0 {
 		skip.Missing(t, "needs librspreload.so, of Debian's package librdmacm1")
 	}

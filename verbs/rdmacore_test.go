@@ -35,14 +35,12 @@ func unpackRDMACore(t *testing.T, dir string) {
 	}
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "tests"), 0o755))
 	for _, f := range files {
-		b, err := os.ReadFile(filepath.Join(rdmaCoreTests, f.Name()))
-		require.NoError(t, err)
+		b := must(os.ReadFile(filepath.Join(rdmaCoreTests, f.Name())))(t)
 		name, zipped := strings.CutSuffix(f.Name(), ".gz")
 		if zipped {
 			z, err := gzip.NewReader(bytes.NewReader(b))
 			require.NoError(t, err)
-			b, err = io.ReadAll(z)
-			require.NoError(t, err)
+			b = must(io.ReadAll(z))(t)
 		}
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "tests", name), b, 0o644))
 	}
@@ -98,8 +96,7 @@ func TestRDMACore(t *testing.T) {
 		"-c", "cd "+dir+" && exec /usr/bin/python3 tests/run_tests.py -v >out"))
 	_ = p.Wait(t)
 	got := outcomes(p.String())
-	table, err := os.ReadFile(rdmaCoreResults)
-	require.NoError(t, err)
+	table := must(os.ReadFile(rdmaCoreResults))(t)
 	rows := strings.Split(strings.TrimSpace(string(table)), "\n")[1:]
 	if *updateResults {
 		writeResults(t, rows, got)

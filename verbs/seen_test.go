@@ -28,15 +28,13 @@ func (l *lab) startSeen(program, flags string, args ...string) *seen {
 	l.t.Helper()
 	all := append(append([]string{"run"}, strings.Fields(flags)...), "--", program)
 	cmd := exec.Command(filepath.Join(l.dir, "rnicd"), append(all, args...)...)
-	orders, err := cmd.StdinPipe()
-	require.NoError(l.t, err)
+	orders := must(cmd.StdinPipe())(l.t)
 	return &seen{l.Start(l.t, cmd), orders}
 }
 
 func (s *seen) order(t *testing.T, text string) {
 	t.Helper()
-	_, err := fmt.Fprintln(s.orders, text)
-	require.NoError(t, err)
+	must(fmt.Fprintln(s.orders, text))(t)
 }
 
 // rnicd runs a command, and returns what it prints and its exit status.
@@ -66,8 +64,7 @@ func (l *lab) statusOf(pid int) (d status.Daemon) {
 func pidIn(t *testing.T, line string) int {
 	t.Helper()
 	f := strings.Fields(line)
-	pid, err := strconv.Atoi(f[len(f)-1])
-	require.NoError(t, err)
+	pid := must(strconv.Atoi(f[len(f)-1]))(t)
 	return pid
 }
 

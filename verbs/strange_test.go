@@ -34,8 +34,7 @@ func requireUnanswered(t *testing.T, p *netlab.Process, atLeast int, why string)
 	p.Expect(t, 1, "^wr_id 0: transport retry counter exceeded$")
 	p.Expect(t, 2, "^wr_id [19]: Work Request Flushed Error$")
 	var ms int
-	_, err := fmt.Sscanf(p.Lines("^after ")[0], "after %d ms", &ms)
-	require.NoError(t, err)
+	must(fmt.Sscanf(p.Lines("^after ")[0], "after %d ms", &ms))(t)
 	require.GreaterOrEqual(t, ms, atLeast)
 	require.Empty(t, p.Lines("^event: "), "%s", p)
 	require.NotEmpty(t, p.Lines("^rnicd: queue pair .*"+why), "%s", p)
@@ -76,8 +75,7 @@ func TestNobodyAtRTR(t *testing.T) {
 	for i, p := range peers {
 		p.Expect(t, 1, "^rnicd: queue pairs are numbered from ")
 		text := strings.Fields(p.Lines("^rnicd: queue pairs are numbered from ")[0])[6]
-		n, err := strconv.ParseInt(text, 0, 32)
-		require.NoError(t, err)
+		n := must(strconv.ParseInt(text, 0, 32))(t)
 		numbers[i] = int(n) | 2
 	}
 	_, nobody := strangePort()
@@ -195,8 +193,7 @@ func TestNoSlotAtAll(t *testing.T) {
 	l := newLab(t)
 	l.Do(func() {
 		for port := 28672; port < 32768; port++ {
-			c, err := net.ListenUDP("udp", &net.UDPAddr{Port: port})
-			require.NoError(t, err)
+			c := must(net.ListenUDP("udp", &net.UDPAddr{Port: port}))(t)
 			t.Cleanup(func() { _ = c.Close() })
 		}
 	})

@@ -67,10 +67,8 @@ func TestMarkersLeaveSegmentsFull(t *testing.T) {
 	for line := range strings.Lines(fields(t, file, "tcp.dstport == 7174 && tcp.len > 0", "tcp.seq",
 		"tcp.payload")) {
 		seq, text, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		at, err := strconv.Atoi(seq)
-		require.NoError(t, err)
-		octets, err := hex.DecodeString(strings.ReplaceAll(text, ":", ""))
-		require.NoError(t, err)
+		at := must(strconv.Atoi(seq))(t)
+		octets := must(hex.DecodeString(strings.ReplaceAll(text, ":", "")))(t)
 		if at -= 1 + requestLen; at >= 0 && stream[at] == nil {
 			stream[at], begins = octets, append(begins, at)
 		}

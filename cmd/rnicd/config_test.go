@@ -14,8 +14,7 @@ import (
 // example is the configuration of the guide.
 func example(t *testing.T) string {
 	t.Helper()
-	guide, err := os.ReadFile("../../docs/guides/daemon.md")
-	require.NoError(t, err)
+	guide := must(os.ReadFile("../../docs/guides/daemon.md"))(t)
 	_, text, found := strings.Cut(string(guide), "<!-- daemon -->\n```toml\n")
 	require.True(t, found)
 	text, _, found = strings.Cut(text, "```\n")

@@ -71,8 +71,7 @@ func newEngine(t *testing.T, uid int) *engine {
 	e := &engine{namespace: newNamespace(t), dir: openDir(t)}
 	e.lib = filepath.Join(e.dir, "lib")
 	require.NoError(t, os.CopyFS(e.lib, os.DirFS(built)))
-	text, err := os.ReadFile(portablePath(t))
-	require.NoError(t, err)
+	text := must(os.ReadFile(portablePath(t)))(t)
 	require.NoError(t, os.WriteFile(filepath.Join(e.lib, "rnicd"), text, 0o755))
 
 	// A PID namespace, with which containers end; nothing of the host's /run.
@@ -108,8 +107,7 @@ func newEngine(t *testing.T, uid int) *engine {
 // openDir is a directory that every user may enter, unlike t.TempDir.
 func openDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "rnicd-containers-")
-	require.NoError(t, err)
+	dir := must(os.MkdirTemp("", "rnicd-containers-"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	require.NoError(t, os.Chmod(dir, 0o755))
 	return dir
@@ -135,8 +133,7 @@ func (e *engine) enterAs(t *testing.T, uid int) {
 		id := strconv.Itoa(uid)
 		e.enter = append(e.enter, "setpriv", "--reuid="+id, "--regid="+id, "--clear-groups")
 	}
-	podman, err := exec.LookPath("podman")
-	require.NoError(t, err)
+	podman := must(exec.LookPath("podman"))(t)
 	bin := filepath.Join(e.dir, "bin")
 	require.NoError(t, os.Mkdir(bin, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "podman"), fmt.Appendf(nil, `#!/bin/sh
@@ -153,8 +150,7 @@ func makeImage(t *testing.T, tar string) {
 	t.Helper()
 	root := t.TempDir()
 	copied := func(from, to string) {
-		text, err := os.ReadFile(from)
-		require.NoError(t, err)
+		text := must(os.ReadFile(from))(t)
 		to = filepath.Join(root, to)
 		require.NoError(t, os.MkdirAll(filepath.Dir(to), 0o755))
 		require.NoError(t, os.WriteFile(to, text, 0o755))
@@ -169,19 +165,15 @@ func makeImage(t *testing.T, tar string) {
 			skip.Missing(t, "needs %s: apt-get install rdmacm-utils perftest ibverbs-utils", name)
 		}
 		copied(path, filepath.Join("bin", name))
-		out, err := exec.Command("ldd", path).CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		for _, lib := range linkedFile.FindAllString(string(out), -1) {
+		out := outputOf(t, exec.Command("ldd", path))
+		for _, lib := range linkedFile.FindAllString(out, -1) {
 			copied(lib, lib)
 		}
 	}
 	// pthread_exit loads it
-	out, err := exec.Command("gcc", "-print-file-name=libgcc_s.so.1").Output()
-	require.NoError(t, err)
-	copied(strings.TrimSpace(string(out)), "lib/"+filepath.Base(strings.TrimSpace(string(out))))
-	out, err = exec.Command("tar", "-C", root, "--owner=0", "--group=0", "-cf", tar, ".").
-		CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	gcc := strings.TrimSpace(outputOf(t, exec.Command("gcc", "-print-file-name=libgcc_s.so.1")))
+	copied(gcc, "lib/"+filepath.Base(gcc))
+	outputOf(t, exec.Command("tar", "-C", root, "--owner=0", "--group=0", "-cf", tar, "."))
 	require.NoError(t, os.Chmod(tar, fs.FileMode(0o644)))
 }
 
@@ -302,8 +294,7 @@ func TestExampleOfContainers(t *testing.T) {
 	}
 	e := newEngine(t, 0)
 	e.cdi(t)
-	script, err := filepath.Abs(filepath.Join(repository, "docs/examples/containers/pair.sh"))
-	require.NoError(t, err)
+	script := must(filepath.Abs(filepath.Join(repository, "docs/examples/containers/pair.sh")))(t)
 	p := e.command(t, script, image)
 	require.Zero(t, p.Wait(t), "%s", p)
 	require.Len(t, p.Lines("^ping data: rdma-ping-"), 3, "%s", p)

@@ -27,8 +27,7 @@ func TestCores(t *testing.T) {
 		require.NoError(t, o.checkDevice(), args)
 		var got []int
 		for i := range o.queueCount() {
-			core, err := o.coreOf(i)
-			require.NoError(t, err)
+			core := must(o.coreOf(i))(t)
 			got = append(got, core)
 		}
 		require.Equal(t, want, got, args)

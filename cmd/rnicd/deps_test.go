@@ -50,8 +50,7 @@ func newMachine(t *testing.T, goVersion string, missing ...string) *machine {
 	}
 	for _, tool := range strings.Fields(
 		"bash sh sed grep sort head tail cut cat cp mv rm mkdir mktemp chmod dirname printf env") {
-		path, err := exec.LookPath(tool)
-		require.NoError(t, err)
+		path := must(exec.LookPath(tool))(t)
 		require.NoError(t, os.Symlink(path, filepath.Join(m.bin, tool)))
 	}
 	stub := func(path, text string) {
@@ -174,8 +173,7 @@ func TestDepsFetchesGo(t *testing.T) {
 		t.Helper()
 		require.Equal(t, wanted, m.said("fetched"))
 		for _, f := range []string{"bin/go", "pkg/tool/linux_amd64/compile"} {
-			st, err := os.Stat(filepath.Join(m.dir, "build/go", f))
-			require.NoError(t, err)
+			st := must(os.Stat(filepath.Join(m.dir, "build/go", f)))(t)
 			require.Equal(t, os.FileMode(0o111), st.Mode()&0o111, "%s is not executable", f)
 		}
 		require.Empty(t, m.succeeds(t, "run"), "the second time there is nothing to do")

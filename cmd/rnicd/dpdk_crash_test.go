@@ -74,8 +74,7 @@ func TestDPDKAfterACrash(t *testing.T) {
 					server.Signal(t, syscall.SIGKILL)
 					server.Wait(t)
 					if strings.Contains(c.more, huge) {
-						files, err := os.ReadDir(huge)
-						require.NoError(t, err)
+						files := must(os.ReadDir(huge))(t)
 						require.NotEmpty(t, files, "what the next start has to do with")
 					}
 					continue

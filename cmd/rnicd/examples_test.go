@@ -18,8 +18,7 @@ const exampleFolder = "docs/examples/config"
 // folder of this test.
 func exampleFile(t *testing.T, name string) (dir, text string) {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(repository, exampleFolder, name))
-	require.NoError(t, err)
+	b := must(os.ReadFile(filepath.Join(repository, exampleFolder, name)))(t)
 	dir = t.TempDir()
 	return dir, strings.ReplaceAll(string(b), "/run/rnicd", dir)
 }
@@ -34,8 +33,7 @@ func needDPDK(t *testing.T) {
 
 // Every example is judged well, and is started by a test below.
 func TestExamplesAreChecked(t *testing.T) {
-	paths, err := filepath.Glob(filepath.Join(repository, exampleFolder, "*.toml"))
-	require.NoError(t, err)
+	paths := must(filepath.Glob(filepath.Join(repository, exampleFolder, "*.toml")))(t)
 	started := []string{"af-xdp.toml", "memif.toml", "pci-nic.toml", "switch.toml", "tap.toml"}
 	require.Len(t, paths, len(started))
 	ns := newNamespace(t)

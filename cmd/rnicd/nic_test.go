@@ -40,11 +40,9 @@ func TestNICFlags(t *testing.T) {
 		"--rto-min", "5ms", "--pto-min", "100us", "--pacing",
 	}))
 	require.NoError(t, o.check())
-	device, err := o.portConfig()
-	require.NoError(t, err)
+	device := must(o.portConfig())(t)
 	cfg := device.Stack(0)
-	dctcp, err := tcp.CongestionByName("dctcp")
-	require.NoError(t, err)
+	dctcp := must(tcp.CongestionByName("dctcp"))(t)
 	require.Equal(t, stack.Config{
 		Addr: netip.MustParsePrefix("192.0.2.1/24"),
 		Addrs: []netip.Prefix{netip.MustParsePrefix("2001:db8::1/64"),

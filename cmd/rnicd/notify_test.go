@@ -23,8 +23,7 @@ type manager struct {
 func newManager(t *testing.T) (m *manager, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "notify")
-	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	require.NoError(t, err)
+	l := must(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"}))(t)
 	t.Cleanup(func() { l.Close() })
 	return &manager{t: t, socket: l}, path
 }
@@ -43,8 +42,7 @@ func (m *manager) next() string {
 	m.t.Helper()
 	require.NoError(m.t, m.socket.SetReadDeadline(time.Now().Add(patience)))
 	b := make([]byte, 4096)
-	n, err := m.socket.Read(b)
-	require.NoError(m.t, err)
+	n := must(m.socket.Read(b))(m.t)
 	if string(b[:n]) == "WATCHDOG=1" {
 		m.alive++
 	}
@@ -98,8 +96,7 @@ func TestDaemonGoesOnWithoutSystemd(t *testing.T) {
 	}
 	ns := newNamespace(t)
 	_, socket := newManager(t)
-	full, err := net.Dial("unixgram", socket)
-	require.NoError(t, err)
+	full := must(net.Dial("unixgram", socket))(t)
 	defer full.Close()
 	raw, err := full.(*net.UnixConn).SyscallConn()
 	require.NoError(t, err)

@@ -36,8 +36,7 @@ func TestLinkFlags(t *testing.T) {
 		"--pmd dpdk --dev net_af_packet0":    false,
 		"--pmd dpdk --pci 0:1:0 --dad quick": true,
 	} {
-		cfg, err := linkFlags(t, strings.Fields(args)...).portConfig()
-		require.NoError(t, err)
+		cfg := must(linkFlags(t, strings.Fields(args)...).portConfig())(t)
 		require.Equal(t, want, cfg.QuickDAD(), args)
 	}
 	for args, want := range map[string]string{
@@ -55,8 +54,7 @@ func TestLinkFlags(t *testing.T) {
 			require.EqualError(t, err, want)
 		}
 	}
-	cfg, err := linkFlags(t, "--mac", "02:00:0a:09:00:01").portConfig()
-	require.NoError(t, err)
+	cfg := must(linkFlags(t, "--mac", "02:00:0a:09:00:01").portConfig())(t)
 	require.Equal(t, ",mac=02:00:0a:09:00:01", port.TAPMAC(&cfg))
 }
 

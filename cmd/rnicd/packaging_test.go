@@ -71,14 +71,13 @@ func installWith(t *testing.T, lib, verb, root, prefix string) {
 	cmd.Dir = repository
 	cmd.Env = append(os.Environ(), "PROGRAM="+programPath(t), "LIBRARIES="+lib, "DESTDIR="+root,
 		"PREFIX="+prefix, "SYSCONFDIR=/etc", "SOURCE_DATE_EPOCH=1700000000")
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	out := outputOf(t, cmd)
 	want := ""
 	if verb == "install" && lib == "" {
 		want = "install: the libraries of rnicd run are left out: building them takes gcc, " +
 			"libibverbs-dev, librdmacm-dev\n"
 	}
-	require.Equal(t, want, string(out))
+	require.Equal(t, want, out)
 }
 
 // installed are the files below a folder.
@@ -88,8 +87,7 @@ func installed(t *testing.T, root string) (files []string) {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		info, err := d.Info()
-		require.NoError(t, err)
+		info := must(d.Info())(t)
 		require.Equal(t, fs.FileMode(0o444), info.Mode()&0o444, "%s is not for all to read", path)
 		files = append(files, strings.TrimPrefix(path, root))
 		return nil
@@ -169,12 +167,10 @@ func TestInstallLibraries(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "rnicd")
 	require.NoError(t, os.Symlink(filepath.Join(root, "usr/bin/rnicd"), link))
 	for _, name := range []string{filepath.Join(root, "usr/bin/rnicd"), link} {
-		out, err := exec.Command(name, "run", "--", "/bin/true").CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		require.Empty(t, string(out))
-		out, err = exec.Command(name, "run", "--", "cat", "/proc/self/maps").CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		require.Contains(t, string(out), root+both[1])
+		out := outputOf(t, exec.Command(name, "run", "--", "/bin/true"))
+		require.Empty(t, out)
+		out = outputOf(t, exec.Command(name, "run", "--", "cat", "/proc/self/maps"))
+		require.Contains(t, out, root+both[1])
 	}
 	t.Run("rping", func(t *testing.T) {
 		need(t, "rping", "rdmacm-utils")
@@ -227,14 +223,13 @@ func TestInstallBuildsLibraries(t *testing.T) {
 				cc = "false"
 			}
 			cmd.Env = append(os.Environ(), "CC="+cc)
-			out, err := cmd.CombinedOutput()
-			require.NoError(t, err, "%s", out)
+			out := outputOf(t, cmd)
 			for _, want := range []string{"verbs/shim/build.sh bin/" + verbsLibrary,
 				"verbs/cshared/build.sh bin/" + engineLibrary, `LIBRARIES="bin"`} {
-				require.Equal(t, headers, strings.Contains(string(out), want), "%s\n%s", want, out)
+				require.Equal(t, headers, strings.Contains(out, want), "%s\n%s", want, out)
 			}
 			if headers { // rnicd status --program says of which version the engine is
-				require.Regexp(t, ` VERSION="\S+" verbs/cshared/build\.sh bin/`+engineLibrary, string(out))
+				require.Regexp(t, ` VERSION="\S+" verbs/cshared/build\.sh bin/`+engineLibrary, out)
 			}
 		}
 	}
@@ -273,8 +268,7 @@ func TestInstalledSwitchConfiguration(t *testing.T) {
 	require.Len(t, commands, 2)
 	s := &switched{namespace: ns, process: ns.rnicd(t, "switch", "--config", configured(t, text))}
 	s.Expect(t, 1, "msg=ready ")
-	info, err := os.Stat(filepath.Join(dir, "programs/switch.sock"))
-	require.NoError(t, err)
+	info := must(os.Stat(filepath.Join(dir, "programs/switch.sock")))(t)
 	require.Equal(t, os.ModeSocket|0o660, info.Mode())
 	server := ns.rnicd(t, append(strings.Fields(commands[0][1]), "--no-dad")...)
 	server.Expect(t, 1, "^ready ")
@@ -300,11 +294,9 @@ func TestManualPages(t *testing.T) {
 		pages[i] = t.TempDir()
 		cmd := exec.Command(programPath(t), "man", pages[i])
 		cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=1700000000")
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s", out)
+		outputOf(t, cmd)
 	}
-	entries, err := os.ReadDir(pages[0])
-	require.NoError(t, err)
+	entries := must(os.ReadDir(pages[0]))(t)
 	require.Greater(t, len(entries), 20)
 	for _, e := range entries {
 		text := readFile(t, filepath.Join(pages[0], e.Name()))
@@ -340,18 +332,16 @@ __start_rnicd
 printf '%s\n' "${COMPREPLY[@]}"`
 	for words, want := range map[string]string{"doc": "doctor", "serve --conf": "--config",
 		"perf wr": "write"} {
-		out, err := exec.Command("bash", "-c", script, filepath.Join(dir, "usr/bin"),
-			filepath.Join(dir, "usr/share/bash-completion/completions/rnicd"), words).CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		require.Equal(t, want, strings.TrimSpace(strings.Split(string(out), "  ")[0]), words)
+		out := outputOf(t, exec.Command("bash", "-c", script, filepath.Join(dir, "usr/bin"),
+			filepath.Join(dir, "usr/share/bash-completion/completions/rnicd"), words))
+		require.Equal(t, want, strings.TrimSpace(strings.Split(out, "  ")[0]), words)
 	}
 }
 
 // dropIns are the changes of the unit in docs/examples/systemd.
 func dropIns(t *testing.T) (paths []string) {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(repository, "docs/examples/systemd/*.conf"))
-	require.NoError(t, err)
+	paths = must(filepath.Glob(filepath.Join(repository, "docs/examples/systemd/*.conf")))(t)
 	require.NotEmpty(t, paths)
 	return paths
 }
@@ -381,9 +371,8 @@ func TestMaintainerScripts(t *testing.T) {
 		script := "mount -t tmpfs none /run && mkdir -p /run/systemd/system && PATH=" + stubs +
 			":$PATH DPKG_ROOT= exec sh " +
 			filepath.Join(repository, "packaging/debian", tc.script) + " " + tc.args
-		out, err := exec.Command("unshare", "-m", "sh", "-c", script).CombinedOutput()
-		require.NoError(t, err, "%s %s: %s", tc.script, tc.args, out)
-		require.Contains(t, string(out), tc.want, tc.script)
+		out := outputOf(t, exec.Command("unshare", "-m", "sh", "-c", script))
+		require.Contains(t, out, tc.want, tc.script)
 	}
 }
 
@@ -421,18 +410,15 @@ func TestUnit(t *testing.T) {
 				exposure = "40"
 			}
 		}
-		out, err := exec.Command("systemd-analyze", "--root="+root, "--man=no", "verify", service).
-			CombinedOutput()
-		require.NoError(t, err, "%s %s", dropIn, out)
-		require.Empty(t, newerKeys.ReplaceAllString(string(out), ""), dropIn)
-		out, err = exec.Command("systemd-analyze", "--root="+root, "--offline=yes",
-			"--threshold="+exposure, "--no-pager", "security", service).CombinedOutput()
-		require.NoError(t, err, "%s %s", dropIn, out)
+		out := outputOf(t, exec.Command("systemd-analyze", "--root="+root, "--man=no", "verify",
+			service))
+		require.Empty(t, newerKeys.ReplaceAllString(out, ""), dropIn)
+		out = outputOf(t, exec.Command("systemd-analyze", "--root="+root, "--offline=yes",
+			"--threshold="+exposure, "--no-pager", "security", service))
 	}
 	root := t.TempDir()
 	install(t, "install", root, "/usr")
-	out, err := exec.Command("systemd-sysusers", "--root="+root, "rnicd.conf").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	outputOf(t, exec.Command("systemd-sysusers", "--root="+root, "rnicd.conf"))
 	passwd := readFile(t, filepath.Join(root, "etc/passwd"))
 	group := regexp.MustCompile(
 		`(?m)^rnicd:x:\d+:(\d+):rnicd, a software RNIC:/var/lib/rnicd:/usr/sbin/nologin$`).
@@ -445,8 +431,7 @@ func TestUnit(t *testing.T) {
 // allowed are the names of system calls in the unit's filter.
 func allowed(t *testing.T, set string) (calls []string) {
 	t.Helper()
-	out, err := exec.Command("systemd-analyze", "--no-pager", "syscall-filter", set).Output()
-	require.NoError(t, err)
+	out := must(exec.Command("systemd-analyze", "--no-pager", "syscall-filter", set).Output())(t)
 	for line := range strings.Lines(string(out)) {
 		switch name := strings.TrimSpace(line); {
 		case name == "" || name == set || strings.HasPrefix(name, "#"):
@@ -601,10 +586,7 @@ func TestDebianPackage(t *testing.T) {
 	}
 	first := debian(t)[0]
 	run := func(name string, args ...string) string {
-		t.Helper()
-		out, err := exec.Command(name, args...).CombinedOutput()
-		require.NoError(t, err, "%s %v: %s", name, args, out)
-		return string(out)
+		return outputOf(t, exec.Command(name, args...))
 	}
 	require.Equal(t, "0.0.1\n", run("dpkg-deb", "-f", first, "Version"))
 	depends := run("dpkg-deb", "-f", first, "Depends")
@@ -644,8 +626,7 @@ func TestDebianPackage(t *testing.T) {
 	}
 	passwd := readFile(t, filepath.Join(root, "etc/passwd"))
 	require.Contains(t, passwd, "rnicd:x:")
-	info, err := os.Stat(config)
-	require.NoError(t, err)
+	info := must(os.Stat(config))(t)
 	require.Equal(t, fs.FileMode(0o640), info.Mode(), "it may hold secrets")
 	mine := "# mine\n"
 	require.NoError(t, os.WriteFile(config, []byte(mine), 0o640))

@@ -39,8 +39,7 @@ func openTerminal(t *testing.T) (master, slave *os.File) {
 func requireShown(t *testing.T, master *os.File, want string) {
 	t.Helper()
 	got := make([]byte, len(want))
-	n, err := io.ReadFull(master, got)
-	require.NoError(t, err)
+	n := must(io.ReadFull(master, got))(t)
 	require.Equal(t, want, string(got[:n]))
 }
 
@@ -88,8 +87,7 @@ func TestProgressKnowsWhatIsNoTerminal(t *testing.T) {
 	defer r.Close()
 	defer w.Close()
 	require.False(t, newProgress(w, 1).terminal)
-	file, err := os.Create(t.TempDir() + "/log")
-	require.NoError(t, err)
+	file := must(os.Create(t.TempDir() + "/log"))(t)
 	defer file.Close()
 	require.False(t, newProgress(file, 1).terminal)
 }
@@ -112,8 +110,7 @@ func TestProgramDrawsABar(t *testing.T) {
 	require.NotContains(t, string(out), "\r")
 	var shown []byte
 	for got := make([]byte, 4096); !bytes.HasSuffix(shown, []byte("\r\n")); {
-		n, err := master.Read(got)
-		require.NoError(t, err)
+		n := must(master.Read(got))(t)
 		shown = append(shown, got[:n]...)
 	}
 	require.Regexp(t, `^(\r\[#*\.*\] +\d+ %  \S+ \S+  \S+ [kMG]?bit/s\x1b\[K)+\r\n$`, string(shown))

@@ -26,8 +26,7 @@ type raw struct {
 // dialRaw connects; call it inside the namespace.
 func dialRaw(t testing.TB) *raw {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp4", serverAddr, patience)
-	require.NoError(t, err)
+	conn := must(net.DialTimeout("tcp4", serverAddr, patience))(t)
 	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
 	return &raw{t: t, conn: conn.(*net.TCPConn)}
 }
@@ -65,12 +64,10 @@ func putRequest(n int) []byte {
 func (c *raw) reply() (flags byte, private []byte) {
 	c.t.Helper()
 	head := make([]byte, 20)
-	_, err := io.ReadFull(c.conn, head)
-	require.NoError(c.t, err)
+	must(io.ReadFull(c.conn, head))(c.t)
 	require.Equal(c.t, keyReply, string(head[:16]))
 	private = make([]byte, binary.BigEndian.Uint16(head[18:]))
-	_, err = io.ReadFull(c.conn, private)
-	require.NoError(c.t, err)
+	must(io.ReadFull(c.conn, private))(c.t)
 	return head[16], private
 }
 

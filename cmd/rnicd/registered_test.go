@@ -33,8 +33,7 @@ func TestRegisteredDriver(t *testing.T) {
 	o := linkFlags(t, strings.Fields("--pmd cable --dev dev7 --eal=a --mtu 1280 --no-offload --mac "+
 		"02:00:00:00:00:07 --page normal --no-dad")...)
 	require.NoError(t, o.checkDevice())
-	n, err := openNIC(o, 1<<20, io.Discard)
-	require.NoError(t, err)
+	n := must(openNIC(o, 1<<20, io.Discard))(t)
 	defer func() { require.NoError(t, n.Close()) }()
 	require.NotNil(t, heard.Arena)
 	heard.Arena = nil

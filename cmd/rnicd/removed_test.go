@@ -26,7 +26,6 @@ func TestRemovedCommands(t *testing.T) {
 		require.Regexp(t, "^rnicd: "+want, string(out), words)
 		require.Equal(t, 1, strings.Count(string(out), "\n"), "%s: %s", words, out)
 	}
-	help, err := exec.Command(programPath(t), "--help").CombinedOutput()
-	require.NoError(t, err)
+	help := must(exec.Command(programPath(t), "--help").CombinedOutput())(t)
 	require.NotRegexp(t, `(?m)^ +(rping|rstream|perftest|iperf3)\b`, string(help))
 }

@@ -135,10 +135,17 @@ func (ns *namespace) exits(t testing.TB, status int, args ...string) *process {
 	return p
 }
 
+// outputOf runs a command, which must succeed, and returns what it says.
+func outputOf(t testing.TB, cmd *exec.Cmd) string {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%v: %s", cmd.Args, out)
+	return string(out)
+}
+
 func readFile(t testing.TB, path string) string {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	require.NoError(t, err)
+	b := must(os.ReadFile(path))(t)
 	return string(b)
 }
 
@@ -152,10 +159,9 @@ type testFile struct {
 func randomFile(t testing.TB, size int) testFile {
 	t.Helper()
 	f := testFile{path: filepath.Join(t.TempDir(), fmt.Sprintf("random-%d", size)), size: size}
-	file, err := os.Create(f.path)
-	require.NoError(t, err)
+	file := must(os.Create(f.path))(t)
 	sum := sha256.New()
-	_, err = io.CopyN(io.MultiWriter(file, sum), rand.NewChaCha8([32]byte{byte(size)}), int64(size))
+	_, err := io.CopyN(io.MultiWriter(file, sum), rand.NewChaCha8([32]byte{byte(size)}), int64(size))
 	require.NoError(t, errors.Join(err, file.Close()))
 	f.sum = hex.EncodeToString(sum.Sum(nil))
 	return f
@@ -179,4 +185,12 @@ func errorLines(p *process) []string {
 		}
 	}
 	return lines
+}
+
+// must is v, if there was no error.
+func must[V any](v V, err error) func(require.TestingT) V {
+	return func(t require.TestingT) V {
+		require.NoError(t, err)
+		return v
+	}
 }

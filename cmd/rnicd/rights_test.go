@@ -24,8 +24,7 @@ const memlock = 8 << 20
 func public(t *testing.T, text string) (dir, path string) {
 	t.Helper()
 	programPath(t) // makes the folder that such folders are in
-	dir, err := os.MkdirTemp(program.dir, "public-")
-	require.NoError(t, err)
+	dir = must(os.MkdirTemp(program.dir, "public-"))(t)
 	require.NoError(t, os.Chmod(dir, 0o755))
 	require.NoError(t, os.Chown(dir, nobody, nobody))
 	path = filepath.Join(dir, "rnicd.toml")

@@ -56,8 +56,7 @@ func runScript(t *testing.T, dir string, args ...string) *process {
 func requireNothingLeft(t *testing.T, dir string, p *process) {
 	t.Helper()
 	require.NoFileExists(t, fmt.Sprintf("/run/netns/rnicd-run-%d", p.PID()), "the namespace is there")
-	entries, err := os.ReadDir("/proc")
-	require.NoError(t, err)
+	entries := must(os.ReadDir("/proc"))(t)
 	for _, e := range entries {
 		if _, err := strconv.Atoi(e.Name()); err != nil {
 			continue
@@ -201,8 +200,7 @@ func TestRunScriptWithoutReader(t *testing.T) {
 	cmd.Dir, cmd.Stdout = dir, w
 	p := netlab.Start(t, cmd)
 	require.NoError(t, w.Close())
-	line, err := bufio.NewReader(r).ReadString('\n')
-	require.NoError(t, err)
+	line := must(bufio.NewReader(r).ReadString('\n'))(t)
 	require.Contains(t, line, "server ")
 	require.NoError(t, r.Close())
 	require.NotZero(t, p.Wait(t), "%s", p)

@@ -57,8 +57,7 @@ func TestSilentConnections(t *testing.T) {
 func dialRawFrom(t testing.TB, from, to string) *raw {
 	t.Helper()
 	d := net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-	conn, err := d.Dial("tcp4", to)
-	require.NoError(t, err)
+	conn := must(d.Dial("tcp4", to))(t)
 	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
 	return &raw{t: t, conn: conn.(*net.TCPConn)}
 }

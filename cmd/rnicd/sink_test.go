@@ -20,8 +20,7 @@ import (
 // names are those in a directory.
 func names(t *testing.T, dir string) (all []string) {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	require.NoError(t, err)
+	entries := must(os.ReadDir(dir))(t)
 	for _, e := range entries {
 		all = append(all, e.Name())
 	}
@@ -34,14 +33,12 @@ func TestSink(t *testing.T) {
 	for _, named := range []bool{false, true} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, strings.Repeat("n", 255)) // as long as a name can be
-		s, err := newSink(path, 10)
-		require.NoError(t, err)
+		s := must(newSink(path, 10))(t)
 		s.named = named
 		for i, content := range []string{"first", "", "second"} {
 			for range 2 { // the second time is another try
-				w, err := s.begin(uint64(len(content)))
-				require.NoError(t, err)
-				_, err = w.Write([]byte(content))
+				w := must(s.begin(uint64(len(content))))(t)
+				_, err := w.Write([]byte(content))
 				require.NoError(t, err)
 				found := names(t, dir)
 				if named {
@@ -54,15 +51,13 @@ func TestSink(t *testing.T) {
 			require.Equal(t, content, readFile(t, path))
 			require.Len(t, names(t, dir), 1)
 		}
-		_, err = s.begin(10)
-		require.NoError(t, err)
+		must(s.begin(10))(t)
 		s.discard()
 		require.Len(t, names(t, dir), 1)
 
 		require.NoError(t, os.Remove(path)) // what cannot have its name leaves nothing
 		require.NoError(t, os.MkdirAll(filepath.Join(path, "x"), 0o700))
-		_, err = s.begin(1)
-		require.NoError(t, err)
+		must(s.begin(1))(t)
 		require.Error(t, s.commit())
 		require.Len(t, names(t, dir), 1)
 	}
@@ -71,15 +66,12 @@ func TestSink(t *testing.T) {
 // created are the names that appear in a directory while f runs.
 func created(t *testing.T, dir string, f func()) (all []string) {
 	t.Helper()
-	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
-	require.NoError(t, err)
+	fd := must(unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC))(t)
 	defer unix.Close(fd)
-	_, err = unix.InotifyAddWatch(fd, dir, unix.IN_CREATE|unix.IN_MOVED_TO)
-	require.NoError(t, err)
+	must(unix.InotifyAddWatch(fd, dir, unix.IN_CREATE|unix.IN_MOVED_TO))(t)
 	f()
 	b := make([]byte, 64<<10)
-	n, err := unix.Read(fd, b)
-	require.NoError(t, err)
+	n := must(unix.Read(fd, b))(t)
 	for b = b[:n]; len(b) > 0; {
 		size := int(binary.NativeEndian.Uint32(b[12:]))
 		all = append(all, strings.TrimRight(string(b[unix.SizeofInotifyEvent:][:size]), "\x00"))
@@ -92,13 +84,10 @@ func created(t *testing.T, dir string, f func()) (all []string) {
 // an old one, or of one that appears meanwhile, it is renamed.
 func TestSinkNames(t *testing.T) {
 	dir := t.TempDir()
-	s, err := newSink(filepath.Join(dir, "x"), 0)
-	require.NoError(t, err)
+	s := must(newSink(filepath.Join(dir, "x"), 0))(t)
 	get := func(meanwhile func()) {
-		w, err := s.begin(3)
-		require.NoError(t, err)
-		_, err = w.Write([]byte("new"))
-		require.NoError(t, err)
+		w := must(s.begin(3))(t)
+		must(w.Write([]byte("new")))(t)
 		meanwhile()
 		require.NoError(t, s.commit())
 		require.Equal(t, "new", readFile(t, filepath.Join(dir, "x")))
@@ -130,14 +119,12 @@ func TestSinkSyncsTheName(t *testing.T) {
 				require.Equal(t, []string{"x"}, names(t, dir))
 				return syncDir(dir)
 			}
-			_, err = s.begin(1)
-			require.NoError(t, err)
+			must(s.begin(1))(t)
 			require.NoError(t, s.commit())
 			require.Equal(t, []string{dir}, synced)
 		}
 		s.syncDir = func(string) error { return unix.EIO }
-		_, err = s.begin(1)
-		require.NoError(t, err)
+		must(s.begin(1))(t)
 		err = s.commit()
 		require.ErrorIs(t, err, unix.EIO)
 		require.ErrorContains(t, err, "x is there, but")
@@ -168,8 +155,7 @@ func TestSinkFollowsLinks(t *testing.T) {
 		require.NoError(t, err, name)
 		w, err := s.begin(uint64(len(name)))
 		require.NoError(t, err, name)
-		_, err = w.Write([]byte(name))
-		require.NoError(t, err)
+		must(w.Write([]byte(name)))(t)
 		require.NoError(t, s.commit(), name)
 		require.Equal(t, name, readFile(t, at(target)))
 		if linked == nil {
@@ -178,8 +164,7 @@ func TestSinkFollowsLinks(t *testing.T) {
 			require.Equal(t, link, now)
 		}
 	}
-	st, err := os.Stat(at("far/file"))
-	require.NoError(t, err)
+	st := must(os.Stat(at("far/file")))(t)
 	require.Equal(t, fs.FileMode(0o640), st.Mode())
 	for name, want := range map[string]string{
 		"loop": "too many levels of symbolic links", "nowhere": "no such file or directory",
@@ -188,7 +173,7 @@ func TestSinkFollowsLinks(t *testing.T) {
 		_, err := newSink(at(name), 0)
 		require.ErrorContains(t, err, want, name)
 	}
-	_, err = follow(at("loop"))
+	_, err := follow(at("loop"))
 	require.ErrorIs(t, err, unix.ELOOP)
 }
 
@@ -223,8 +208,7 @@ func TestSinkClaims(t *testing.T) {
 		require.NoError(t, err)
 		_, err = s.begin(1001)
 		require.EqualError(t, err, "the server offers 1001 B (1001 octets), --size-max is 1000 B")
-		_, err = s.begin(1000)
-		require.NoError(t, err)
+		must(s.begin(1000))(t)
 		s.discard()
 		require.Empty(t, names(t, dir))
 	}

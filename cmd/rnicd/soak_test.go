@@ -311,16 +311,13 @@ func (s *soaker) metric(name string) (sum float64) {
 	}
 	transport := &http.Transport{DialContext: dial, DisableKeepAlives: true}
 	client := http.Client{Timeout: patience, Transport: transport}
-	answer, err := client.Get("http://127.0.0.1:9174/metrics")
-	require.NoError(s.t, err)
+	answer := must(client.Get("http://127.0.0.1:9174/metrics"))(s.t)
 	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	require.NoError(s.t, err)
+	text := must(io.ReadAll(answer.Body))(s.t)
 	all := regexp.MustCompile(`(?m)^`+name+`(?:\{.*\})? (\S+)$`).FindAllSubmatch(text, -1)
 	require.NotEmpty(s.t, all, "%s in %s", name, text)
 	for _, m := range all {
-		x, err := strconv.ParseFloat(string(m[1]), 64)
-		require.NoError(s.t, err)
+		x := must(strconv.ParseFloat(string(m[1]), 64))(s.t)
 		sum += x
 	}
 	return sum

@@ -76,8 +76,7 @@ func (s *switched) counter(t testing.TB, line, name string) int {
 	if m == nil {
 		return 0
 	}
-	n, err := strconv.Atoi(m[1])
-	require.NoError(t, err)
+	n := must(strconv.Atoi(m[1]))(t)
 	return n
 }
 
@@ -272,10 +271,8 @@ func usage(t testing.TB, pid int) (rss, fds, maps int) {
 	status := readFile(t, fmt.Sprintf("/proc/%d/status", pid))
 	m := regexp.MustCompile(`RssAnon:\s+(\d+)`).FindStringSubmatch(status)
 	require.NotNil(t, m)
-	rss, err := strconv.Atoi(m[1])
-	require.NoError(t, err)
-	dir, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	require.NoError(t, err)
+	rss = must(strconv.Atoi(m[1]))(t)
+	dir := must(os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)))(t)
 	text := readFile(t, fmt.Sprintf("/proc/%d/maps", pid))
 	return rss, len(dir), strings.Count(text, "memfd:")
 }

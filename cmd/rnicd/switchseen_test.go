@@ -34,11 +34,9 @@ func (ns *namespace) scrape(t *testing.T, addr string) string {
 		return c, err
 	}}}
 	defer client.CloseIdleConnections()
-	resp, err := client.Get("http://" + addr + "/metrics")
-	require.NoError(t, err)
+	resp := must(client.Get("http://" + addr + "/metrics"))(t)
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
+	text := must(io.ReadAll(resp.Body))(t)
 	return string(text)
 }
 

@@ -119,8 +119,7 @@ func TestPerfJSON(t *testing.T) {
 		args := append([]string{"-c", `"$@" > "$0"`, out, programPath(t)}, strings.Fields(words)...)
 		p := ns.Start(t, exec.Command("sh", args...))
 		require.Zero(t, p.Wait(t), "%s", p)
-		text, err := os.ReadFile(out)
-		require.NoError(t, err)
+		text := must(os.ReadFile(out))(t)
 		require.NoError(t, json.Unmarshal(text, &rec), "%s", text)
 		return rec
 	}
@@ -227,10 +226,8 @@ func TestUserTimeout(t *testing.T) {
 
 func requireSame(t testing.TB, want, got string) {
 	t.Helper()
-	a, err := os.ReadFile(want)
-	require.NoError(t, err)
-	b, err := os.ReadFile(got)
-	require.NoError(t, err)
+	a := must(os.ReadFile(want))(t)
+	b := must(os.ReadFile(got))(t)
 	require.True(t, string(a) == string(b), "%s and %s differ", want, got)
 }
 
@@ -250,16 +247,14 @@ func TestGetFiles(t *testing.T) {
 		require.Len(t, p.Lines("^start-up +rfc6581, CRC32C, no markers$"), 1, "%s", p)
 		requireSame(t, f.path, got)
 		if n == 1 {
-			st, err := os.Stat(got)
-			require.NoError(t, err)
+			st := must(os.Stat(got))(t)
 			require.EqualValues(t, 0o640, st.Mode().Perm())
 		}
 		server.Expect(t, 1, "^sent +"+regexp.QuoteMeta(octets(uint64(n)))+` to 127\.0\.0\.1:\d+$`)
 		server.Expect(t, 1, "^sha256 +"+f.sum+"$")
 		ns.ends(t, server)
 	}
-	left, err := filepath.Glob(filepath.Join(dir, ".*"))
-	require.NoError(t, err)
+	left := must(filepath.Glob(filepath.Join(dir, ".*")))(t)
 	require.Empty(t, left)
 }
 
@@ -307,11 +302,9 @@ func TestGetErrors(t *testing.T) {
 	}
 	server.Expect(t, 2, "^failed .*without reading anything: it may have no room for the file, or "+
 		"be told a --size-max$")
-	content, err := os.ReadFile(old)
-	require.NoError(t, err)
+	content := must(os.ReadFile(old))(t)
 	require.Equal(t, "old", string(content))
-	entries, err := os.ReadDir(small)
-	require.NoError(t, err)
+	entries := must(os.ReadDir(small))(t)
 	require.Len(t, entries, 1)
 	empty.Expect(t, 1, "^refused +127.*: this server has no file to read")
 	server.Expect(t, 1, "^failed ")

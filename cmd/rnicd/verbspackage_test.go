@@ -24,14 +24,11 @@ var glibcVersion = regexp.MustCompile(`^GLIBC_2\.(\d+)(\.\d+)?$`)
 // needsOnlyGlibc looks at what a library wants of a host: glibc alone, not later than glibcMost.
 func needsOnlyGlibc(t *testing.T, path string) {
 	t.Helper()
-	f, err := elf.Open(path)
-	require.NoError(t, err)
+	f := must(elf.Open(path))(t)
 	defer f.Close()
-	libs, err := f.ImportedLibraries()
-	require.NoError(t, err)
+	libs := must(f.ImportedLibraries())(t)
 	require.Subset(t, []string{"libc.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}, libs)
-	symbols, err := f.ImportedSymbols()
-	require.NoError(t, err)
+	symbols := must(f.ImportedSymbols())(t)
 	versions := 0
 	for _, s := range symbols {
 		if s.Version == "" {
@@ -39,8 +36,7 @@ func needsOnlyGlibc(t *testing.T, path string) {
 		}
 		m := glibcVersion.FindStringSubmatch(s.Version)
 		require.NotNil(t, m, "%s@%s", s.Name, s.Version)
-		n, err := strconv.Atoi(m[1])
-		require.NoError(t, err)
+		n := must(strconv.Atoi(m[1]))(t)
 		require.LessOrEqual(t, n, glibcMost, "%s@%s", s.Name, s.Version)
 		versions++
 	}
@@ -60,10 +56,7 @@ func TestVerbsPackage(t *testing.T) {
 	packages := debian(t)
 	require.Len(t, packages, 2)
 	run := func(name string, args ...string) string {
-		t.Helper()
-		out, err := exec.Command(name, args...).CombinedOutput()
-		require.NoError(t, err, "%s %v: %s", name, args, out)
-		return string(out)
+		return outputOf(t, exec.Command(name, args...))
 	}
 	verbs := packages[1]
 	require.Equal(t, "rnicd-verbs_0.0.1_", filepath.Base(verbs)[:len("rnicd-verbs_0.0.1_")])
@@ -74,8 +67,7 @@ func TestVerbsPackage(t *testing.T) {
 	for _, name := range []string{verbsLibrary, engineLibrary} {
 		needsOnlyGlibc(t, filepath.Join(lib, name))
 	}
-	static, err := elf.Open(filepath.Join(lib, "rnicd"))
-	require.NoError(t, err)
+	static := must(elf.Open(filepath.Join(lib, "rnicd")))(t)
 	defer static.Close()
 	require.False(t, slices.ContainsFunc(static.Progs, func(p *elf.Prog) bool {
 		return p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC

@@ -58,11 +58,7 @@ mode = "sink"
 	socket := filepath.Join(filepath.Dir(path), "control.sock")
 	require.Contains(t, ns.ask(t, 0, "--json", "--socket", socket), `"fe80::1%here"`)
 	var client net.Conn
-	ns.Do(func() {
-		var err error
-		client, err = net.Dial("tcp", "[fe80::1%here]:5201")
-		require.NoError(t, err)
-	})
+	ns.Do(func() { client = must(net.Dial("tcp", "[fe80::1%here]:5201"))(t) })
 	defer client.Close()
 	ss := func(filter string) int {
 		p := ns.exits(t, 0, "ss", "--socket", socket, filter)

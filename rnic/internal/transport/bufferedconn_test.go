@@ -16,10 +16,8 @@ func socketPair(t *testing.T) (a, b *net.TCPConn) {
 	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(t, err)
 	defer l.Close()
-	a, err = net.DialTCP("tcp4", nil, l.Addr().(*net.TCPAddr))
-	require.NoError(t, err)
-	b, err = l.AcceptTCP()
-	require.NoError(t, err)
+	a = must(net.DialTCP("tcp4", nil, l.Addr().(*net.TCPAddr)))(t)
+	b = must(l.AcceptTCP())(t)
 	t.Cleanup(func() {
 		a.Close()
 		b.Close()
@@ -47,8 +45,7 @@ func (w *takes) Write(p []byte) (int, error) {
 // Octets that were read already come first, each once, whether they are read, copied or taken.
 func TestBufferedConn(t *testing.T) {
 	ours, peer := socketPair(t)
-	_, err := peer.Write([]byte("socket"))
-	require.NoError(t, err)
+	must(peer.Write([]byte("socket")))(t)
 	require.NoError(t, peer.CloseWrite())
 	c := &BufferedConn{TCPConn: ours, rest: []byte("front,")}
 
@@ -72,8 +69,7 @@ func TestBufferedConn(t *testing.T) {
 	require.EqualValues(t, 1, w)
 
 	var all bytes.Buffer
-	w, err = io.Copy(&all, c)
-	require.NoError(t, err)
+	w = must(io.Copy(&all, c))(t)
 	require.Equal(t, "nt,socket", all.String())
 	require.EqualValues(t, all.Len(), w)
 	n, err = c.Read(two)

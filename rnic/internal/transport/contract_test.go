@@ -186,22 +186,19 @@ func kernelEnd(t *testing.T, l *Loop, nc *net.TCPConn, slots *Slots) (*end, *Ker
 	at, _, err := slots.Take()
 	require.NoError(t, err)
 	e := newEnd(t)
-	s, err := NewKernelConn(e, l, nc, at, mem.NewTable(1).NewReader())
-	require.NoError(t, err)
+	s := must(NewKernelConn(e, l, nc, at, mem.NewTable(1).NewReader()))(t)
 	e.conn = s
 	s.Run(nil)
 	return e, s
 }
 
 func newLoop(t *testing.T) *Loop {
-	l, err := NewLoop(LoopConfig{Start: time.Now()})
-	require.NoError(t, err)
+	l := must(NewLoop(LoopConfig{Start: time.Now()}))(t)
 	return l
 }
 
 func overTCP(t *testing.T) (ends [2]*end) {
-	link, err := wire.New(wire.Config{MTU: 1500})
-	require.NoError(t, err)
+	link := must(wire.New(wire.Config{MTU: 1500}))(t)
 	var pollers [2]*stack.Poller
 	var conns [2]*PollerConn
 	addrs := [2]netip.Addr{netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("10.9.0.2")}
@@ -432,11 +429,9 @@ func TestContractGiveBack(t *testing.T) {
 		nc := b.handed
 		require.NoError(t, nc.SetDeadline(time.Now().Add(patience)))
 		got := make([]byte, 12)
-		_, err := io.ReadFull(nc, got)
-		require.NoError(t, err)
+		must(io.ReadFull(nc, got))(t)
 		require.Equal(t, "octets of it", string(got))
-		_, err = nc.Write([]byte("answer"))
-		require.NoError(t, err)
+		must(nc.Write([]byte("answer")))(t)
 		a.until("the answer", func() bool { return string(a.in) == "answer" })
 		require.NoError(t, nc.Close())
 		a.until("its end", func() bool { return a.peerEnded })
@@ -471,4 +466,12 @@ func TestContractSpoke(t *testing.T) {
 		b.send([]byte("frame"))
 		a.until("the frame", func() bool { return string(a.in) == "frame" })
 	})
+}
+
+// must is v, if there was no error.
+func must[V any](v V, err error) func(require.TestingT) V {
+	return func(t require.TestingT) V {
+		require.NoError(t, err)
+		return v
+	}
 }

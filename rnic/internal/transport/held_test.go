@@ -51,8 +51,7 @@ func TestHoldSocketShared(t *testing.T) {
 	_, err = d.DialContext(t.Context(), "tcp4", l.Addr().String())
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	d.Control = ReuseAddr
-	nc, err := d.DialContext(t.Context(), "tcp4", l.Addr().String())
-	require.NoError(t, err)
+	nc := must(d.DialContext(t.Context(), "tcp4", l.Addr().String()))(t)
 	defer nc.Close()
 	require.Equal(t, at, AddrPort(nc.LocalAddr()))
 }
@@ -77,8 +76,7 @@ func TestHoldSocketBothFamilies(t *testing.T) {
 // The kernel's route says from which address.
 func TestSourceFor(t *testing.T) {
 	for _, a := range []string{"127.0.0.1", "::1"} {
-		src, err := SourceFor(netip.MustParseAddr(a))
-		require.NoError(t, err)
+		src := must(SourceFor(netip.MustParseAddr(a)))(t)
 		require.Equal(t, a, src.String())
 	}
 	_, err := SourceFor(netip.MustParseAddr("fe80::1")) // of no link

@@ -100,8 +100,7 @@ func TestDriveLeavesTheRestToTheLoop(t *testing.T) {
 		if l.Drive() { // else the loop itself was at its last look
 			rounds++
 		}
-		_, err := io.CopyN(io.Discard, peer, octets)
-		require.NoError(t, err)
+		must(io.CopyN(io.Discard, peer, octets))(t)
 	}
 	e.do(s.Abort)
 	e.until("its end", func() bool { return e.gone })
@@ -133,12 +132,11 @@ func TestLoopsOwnGoroutine(t *testing.T) {
 // With OnTurn the loop runs from the beginning, calls it in each Turn, and sleeps where that finds
 // nothing; threads that run no Go wake it by the Bell.
 func TestLoopBell(t *testing.T) {
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
-	require.NoError(t, err)
+	fd := must(unix.Eventfd(0, unix.EFD_CLOEXEC))(t)
 	defer unix.Close(fd)
 	bell := &rouse.Bell{Asleep: new(uint32), FD: fd}
 	posted, found := make(chan struct{}, 1), make(chan struct{}, 1)
-	l, err := NewLoop(LoopConfig{Start: time.Now(), Bell: bell, OnTurn: func() int {
+	l := must(NewLoop(LoopConfig{Start: time.Now(), Bell: bell, OnTurn: func() int {
 		select {
 		case <-posted:
 			found <- struct{}{}
@@ -146,8 +144,7 @@ func TestLoopBell(t *testing.T) {
 		default:
 			return 0
 		}
-	}})
-	require.NoError(t, err)
+	}}))(t)
 	for range 20 {
 		require.Eventually(t, l.rouser.Asleep, patience, 100*time.Microsecond)
 		posted <- struct{}{}
@@ -162,8 +159,7 @@ func TestLoopBell(t *testing.T) {
 // looks after them.
 func TestLoopBellTellsOfWaits(t *testing.T) {
 	bell := &rouse.Bell{Asleep: new(uint32), FD: -1, Waits: new(uint32), Polls: new(uint64)}
-	l, err := NewLoop(LoopConfig{Start: time.Now(), Bell: bell})
-	require.NoError(t, err)
+	l := must(NewLoop(LoopConfig{Start: time.Now(), Bell: bell}))(t)
 	r := newLoopRunner(l)
 	l.vainly.Store(10)
 	require.True(t, r.stay())
@@ -396,8 +392,7 @@ func TestHotConnectionStarvesNobody(t *testing.T) {
 	read := false
 	other := &member{conn: &scripted{received: func() bool { read = true; return true },
 		served: func() {}}}
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
-	require.NoError(t, err)
+	fds := must(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0))(t)
 	defer unix.Close(fds[0])
 	defer unix.Close(fds[1])
 	other.socket.fd = fds[0]
@@ -406,8 +401,7 @@ func TestHotConnectionStarvesNobody(t *testing.T) {
 	l.ready = l.ready[:0]
 	other.listed = false
 	l.hot = hot
-	_, err = unix.Write(fds[1], []byte("x"))
-	require.NoError(t, err)
+	must(unix.Write(fds[1], []byte("x")))(t)
 	for turns := 0; !read; turns++ {
 		require.Less(t, turns, 32)
 		l.hot = hot
@@ -451,8 +445,7 @@ func TestEpollClosedByMistake(t *testing.T) {
 			if other == nil {
 				require.NoError(t, unix.Close(fd))
 			} else {
-				theirs, err := other()
-				require.NoError(t, err)
+				theirs := must(other())(t)
 				require.NoError(t, unix.Dup3(theirs, fd, unix.O_CLOEXEC))
 				defer func() { require.NoError(t, unix.Close(fd)) }()
 				require.NoError(t, unix.Close(theirs))
@@ -509,8 +502,7 @@ func TestUrgentOctets(t *testing.T) {
 	l := drivenLoop(t)
 	ours, peer := socketPair(t)
 	e, s := kernelEnd(t, l, ours, NewSlots(1, 0))
-	raw, err := peer.SyscallConn()
-	require.NoError(t, err)
+	raw := must(peer.SyscallConn())(t)
 	sends := func(octets string, flags int) {
 		require.NoError(t, raw.Control(func(fd uintptr) {
 			require.NoError(t, unix.Send(int(fd), []byte(octets), flags))

@@ -172,11 +172,9 @@ func lengths(w *segments) (n []int) {
 // read has s read what was just written to its peer.
 func read(t *testing.T, s *KernelConn, peer *net.TCPConn, octets string) {
 	t.Helper()
-	_, err := peer.Write([]byte(octets))
-	require.NoError(t, err)
+	must(peer.Write([]byte(octets)))(t)
 	fds := [1]unix.PollFd{{Fd: int32(s.socket.fd), Events: unix.POLLIN}}
-	_, err = unix.Poll(fds[:], 10_000)
-	require.NoError(t, err)
+	must(unix.Poll(fds[:], 10_000))(t)
 	require.True(t, s.receive())
 }
 
@@ -210,8 +208,7 @@ func TestKernelReceive(t *testing.T) {
 	// what is refused stays, and nothing more is read before it is taken
 	u.arrived, u.verdicts = nil, []stack.Verdict{stack.Refused, stack.Refused}
 	read(t, s, peer, "efgh")
-	_, err := peer.Write([]byte("i"))
-	require.NoError(t, err)
+	must(peer.Write([]byte("i")))(t)
 	require.False(t, s.receive())
 	require.Equal(t, []arrival{{13, true, "efgh"}, {13, true, "efgh"}}, u.arrived)
 	require.EqualValues(t, 13, u.edge)

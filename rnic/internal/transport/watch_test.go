@@ -40,8 +40,7 @@ func TestWatch(t *testing.T) {
 	require.NoError(t, err)
 	l := newLoop(t)
 	r := &reader{fd: fds[0], burst: 2, read: make(chan int, count), writable: make(chan bool, 1)}
-	w, err := NewWatch(l, fds[0], r)
-	require.NoError(t, err)
+	w := must(NewWatch(l, fds[0], r))(t)
 	for range count {
 		_, err := unix.Write(fds[1], []byte("datagram"))
 		require.NoError(t, err)
@@ -61,8 +60,7 @@ func TestWatch(t *testing.T) {
 	require.True(t, <-r.writable)
 	l.do(func() { require.False(t, w.blocked) })
 	w.Stop()
-	_, err = unix.Write(fds[1], []byte("datagram"))
-	require.NoError(t, err)
+	must(unix.Write(fds[1], []byte("datagram")))(t)
 	l.do(func() { require.Zero(t, l.conns) })
 	require.Empty(t, r.read)
 	for _, fd := range fds {

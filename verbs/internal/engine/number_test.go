@@ -20,8 +20,7 @@ func TestHello(t *testing.T) {
 		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1}, 0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
 		0, 0, 0, 2)
 	require.Equal(t, b, h.put())
-	got, err := parseHello(b)
-	require.NoError(t, err)
+	got := must(parseHello(b))(t)
 	require.Equal(t, h, got)
 	for n := range b {
 		_, err := parseHello(b[:n])
@@ -37,8 +36,7 @@ func TestHello(t *testing.T) {
 		long[at] = v
 	}
 	require.Equal(t, long, h.put())
-	got, err = parseHello(long)
-	require.NoError(t, err)
+	got = must(parseHello(long))(t)
 	require.Equal(t, h, got)
 	for n := range long {
 		_, err := parseHello(long[:n])
@@ -50,7 +48,7 @@ func TestHello(t *testing.T) {
 		_, err := parseHello(bad)
 		require.Equal(t, errForeign, err, at)
 	}
-	_, err = parseHello(append(b, 0))
+	_, err := parseHello(append(b, 0))
 	require.Error(t, err)
 }
 

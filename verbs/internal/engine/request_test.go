@@ -23,8 +23,7 @@ func asks(t *testing.T, number uint32, private []byte) net.Conn {
 	if private != nil {
 		p := mpa.Party{PeerToPeer: true, CRC: true, IRD: 4, ORD: 4, RTR: mpa.RTRWrite}
 		f := p.Request(mpa.RFC6581, private)
-		_, err := nc.Write(f.Append(nil))
-		require.NoError(t, err)
+		must(nc.Write(f.Append(nil)))(t)
 	}
 	return nc
 }

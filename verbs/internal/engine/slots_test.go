@@ -16,15 +16,12 @@ import (
 func TestSlots(t *testing.T) {
 	netlab.New(t).Do(func() {
 		const start = slotsMax - 2
-		tcp, err := net.Listen("tcp", ":32766")
-		require.NoError(t, err)
+		tcp := must(net.Listen("tcp", ":32766"))(t)
 		defer tcp.Close()
-		udp, err := net.ListenPacket("udp", "127.0.0.1:32767")
-		require.NoError(t, err)
+		udp := must(net.ListenPacket("udp", "127.0.0.1:32767"))(t)
 		defer udp.Close()
 		for want := range uint32(2) {
-			s, err := claimSlot(must(rnic.Open(Limits()))(t), false, start, nil)
-			require.NoError(t, err)
+			s := must(claimSlot(must(rnic.Open(Limits()))(t), false, start, nil))(t)
 			defer s.close()
 			require.Equal(t, want, s.index)
 			require.EqualValues(t, slotPort+want, s.listener.Addr().Port())
@@ -38,8 +35,7 @@ func TestSlots(t *testing.T) {
 func TestNumbers(t *testing.T) {
 	s := &slot{index: 7, all: map[uint32]any{}, last: numberFirst - 1}
 	for i := range uint32(numbersMax - numberFirst) {
-		n, err := s.enter(i)
-		require.NoError(t, err)
+		n := must(s.enter(i))(t)
 		require.Equal(t, 7<<numberBits|(i+numberFirst), n)
 		require.EqualValues(t, slotPort+7, portOf(n))
 		require.Equal(t, i, s.find(n))
@@ -51,8 +47,7 @@ func TestNumbers(t *testing.T) {
 		require.Nil(t, s.find(n))
 	}
 	for _, want := range []uint32{5, 9} {
-		n, err := s.enter("again")
-		require.NoError(t, err)
+		n := must(s.enter("again"))(t)
 		require.Equal(t, 7<<numberBits|want, n)
 	}
 }
