@@ -28,8 +28,7 @@ func TestOpen(t *testing.T) {
 	p := newRig(t, turned, rigConfig{}).hosts[0].poller
 	_, err = Open(Config{Pollers: []*stack.Poller{p, p}})
 	require.ErrorContains(t, err, "is named twice")
-	a, err := Open(Config{})
-	require.NoError(t, err)
+	a := must(Open(Config{}))
 	require.Equal(t, RegionsMaxDefault, a.cfg.RegionsMax)
 	require.Equal(t, connsMaxDefault, a.cfg.ConnsMax)
 	require.NoError(t, a.Close(context.Background()), "nothing to close")

@@ -91,12 +91,11 @@ func TestConnectFrom(t *testing.T) {
 			require.Equal(t, c.qp.LocalAddr(), req.Remote())
 			return c
 		}
-		free, err := r.client.Bind(r.ctx, netip.AddrPortFrom(r.self(), 0), BindOptions{})
-		require.NoError(t, err)
+		free := must(r.client.Bind(r.ctx, netip.AddrPortFrom(r.self(), 0), BindOptions{}))
 		local := free.Addr()
 
 		require.ErrorIs(t, r.tryConnect(ConnParam{LocalAddr: local}), stack.ErrPortUsed, "it is bound")
-		err = r.tryConnect(ConnParam{Binding: &Binding{adapter: r.server}})
+		err := r.tryConnect(ConnParam{Binding: &Binding{adapter: r.server}})
 		require.ErrorContains(t, err, "another adapter")
 		c := connect(ConnParam{Binding: free})
 		require.Equal(t, local, c.qp.LocalAddr())

@@ -43,8 +43,7 @@ func TestPrivateData(t *testing.T) {
 				return req.Accept(r.ctx, s.qp, s.with(back))
 			})
 			opt := r.newEnd(r.client, opts{}).qp.opt
-			q, err := r.client.Dial(r.ctx, r.addr(), opt, ConnParam{PrivateData: there})
-			require.NoError(t, err)
+			q := must(r.client.Dial(r.ctx, r.addr(), opt, ConnParam{PrivateData: there}))
 			wait()
 			require.Equal(t, RTS, q.State())
 			require.Equal(t, r.addr(), q.RemoteAddr().String())

@@ -46,14 +46,12 @@ func noDescriptors(t *testing.T) (give func(n int)) {
 func TestListenerWithoutDescriptors(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	a, err := Open(Config{})
-	require.NoError(t, err)
+	a := must(Open(Config{}))
 	defer a.Close(ctx)
 	failures := make(chan error, 64)
-	l, err := a.Listen(ctx, "127.0.0.1:0", ListenOptions{OnFailure: func(f ConnFailure) {
+	l := must(a.Listen(ctx, "127.0.0.1:0", ListenOptions{OnFailure: func(f ConnFailure) {
 		failures <- f.Err
-	}})
-	require.NoError(t, err)
+	}}))
 	cq := must(a.CreateCQ(64))
 	opt := QPOptions{PD: a.AllocPD(), SendCQ: cq, RecvCQ: cq, SendDepth: 4, RecvDepth: 4}
 	peer := must(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))
@@ -68,7 +66,7 @@ func TestListenerWithoutDescriptors(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, time.Since(began), (5+10+20)*time.Millisecond)
 	require.GreaterOrEqual(t, a.StartupCounters().Refused.System, uint64(4))
-	_, err = a.Dial(ctx, l.Addr().String(), opt, ConnParam{})
+	_, err := a.Dial(ctx, l.Addr().String(), opt, ConnParam{})
 	require.ErrorIs(t, err, unix.EMFILE)
 	_, err = a.Listen(ctx, "127.0.0.1:0", ListenOptions{})
 	require.ErrorIs(t, err, unix.EMFILE)

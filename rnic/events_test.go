@@ -50,8 +50,7 @@ func noEvent(t testing.TB, from <-chan Event) {
 func TestEventsBounded(t *testing.T) {
 	_, err := Open(Config{EventsMax: -1})
 	require.Error(t, err)
-	a, err := Open(Config{EventsMax: 3})
-	require.NoError(t, err)
+	a := must(Open(Config{EventsMax: 3}))
 	post := func(n uint64) { a.events.post(Event{Kind: EventSRQLimit, Count: n}) }
 	post(0)
 	events := a.Events()
@@ -78,8 +77,7 @@ func TestEventsBounded(t *testing.T) {
 // counted, and a channel that is asked for then is closed.
 func TestEventsEnd(t *testing.T) {
 	for _, before := range []bool{true, false} {
-		a, err := Open(Config{})
-		require.NoError(t, err)
+		a := must(Open(Config{}))
 		want := 0
 		if before {
 			a.Events()

@@ -88,15 +88,12 @@ func (r *rig) dialBlocked(s *end) *net.TCPConn {
 	nc := c.(*net.TCPConn)
 	r.t.Cleanup(func() { _ = nc.Close() }) // the test may have
 	require.NoError(r.t, nc.SetDeadline(time.Now().Add(patience)))
-	_, err := nc.Write(request(mpa.Frame{Rev: 1, CRC: true}))
-	require.NoError(r.t, err)
+	must(nc.Write(request(mpa.Frame{Rev: 1, CRC: true})))
 	r.accept(s)
-	_, err = io.ReadFull(nc, make([]byte, mpa.FrameLen))
-	require.NoError(r.t, err)
+	must(io.ReadFull(nc, make([]byte, mpa.FrameLen)))
 	p := &peer{}
 	p.start(mpa.Mode{CRC: true})
-	_, err = nc.Write(p.frame(writeFPDU(0, 0, "")))
-	require.NoError(r.t, err)
+	must(nc.Write(p.frame(writeFPDU(0, 0, ""))))
 	return nc
 }
 
@@ -116,8 +113,7 @@ func TestUnprovenPeersOverSocketsTakeNoBufs(t *testing.T) {
 		nc := must(net.Dial("tcp", r.addr()))
 		defer func() { _ = nc.Close() }()
 		if i%2 == 0 {
-			_, err := nc.Write(request(mpa.Frame{Rev: 1, CRC: true}))
-			require.NoError(t, err)
+			must(nc.Write(request(mpa.Frame{Rev: 1, CRC: true})))
 		}
 	}
 	r.until("all connections", func() bool {

@@ -143,8 +143,7 @@ func TestReturnedStreamCutAnew(t *testing.T) {
 				}
 				c.sendOctets(10, len(c.stream), tcp.FIN)
 				h.turns(2, time.Microsecond)
-				got, err := io.ReadAll(nc)
-				require.NoError(t, err)
+				got := must(io.ReadAll(nc))
 				require.Equal(t, after, string(got))
 			})
 		}

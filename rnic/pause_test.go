@@ -57,8 +57,7 @@ func TestPause(t *testing.T) {
 				defer nc.Close()
 				p.says("armed")
 				p.stop()
-				_, err = nc.Write(said)
-				require.NoError(t, err)
+				must(nc.Write(said))
 				<-time.After(2 * pauseLimit)
 				require.NoError(t, p.cmd.Process.Signal(syscall.SIGCONT))
 				if said == nil {
@@ -103,8 +102,7 @@ func (p *pausedProcess) says(begin string) string {
 func (p *pausedProcess) stop() {
 	require.NoError(p.t, p.cmd.Process.Signal(syscall.SIGSTOP))
 	var status unix.WaitStatus
-	_, err := unix.Wait4(p.cmd.Process.Pid, &status, unix.WUNTRACED, nil)
-	require.NoError(p.t, err)
+	must(unix.Wait4(p.cmd.Process.Pid, &status, unix.WUNTRACED, nil))
 	require.True(p.t, status.Stopped())
 }
 

@@ -268,8 +268,7 @@ const (
 
 func unhex(t testing.TB, s string) []byte {
 	t.Helper()
-	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
-	require.NoError(t, err)
+	b := must(hex.DecodeString(strings.ReplaceAll(s, " ", "")))
 	return b
 }
 

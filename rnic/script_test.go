@@ -119,16 +119,14 @@ var unmarked = connOpts(ConnParam{NoMarkers: true})
 // post posts requests to e's send queue, and all are taken.
 func (e *end) post(wrs ...WorkRequest) {
 	e.d.t.Helper()
-	n, err := e.qp.PostSend(wrs...)
-	require.NoError(e.d.t, err)
+	n := must(e.qp.PostSend(wrs...))
 	require.Equal(e.d.t, len(wrs), n, "requests that were posted")
 }
 
 // postRecv posts receive buffers at e, and all are taken.
 func (e *end) postRecv(wrs ...WorkRequest) {
 	e.d.t.Helper()
-	n, err := e.qp.PostRecv(wrs...)
-	require.NoError(e.d.t, err)
+	n := must(e.qp.PostRecv(wrs...))
 	require.Equal(e.d.t, len(wrs), n, "buffers that were posted")
 }
 

@@ -350,8 +350,7 @@ func TestUnreadStreamingOctets(t *testing.T) {
 		r.say(cc, sc, []byte("x")) // what is below is after it
 		for i, x := range []net.Conn{cc, sc} {
 			peer := []net.Conn{sc, cc}[i]
-			n, err := peer.Write([]byte("one thing more"))
-			require.NoError(t, err)
+			n := must(peer.Write([]byte("one thing more")))
 			r.untilUnread(x, peer, n)
 		}
 		c := r.newEnd(r.client, opts{})
@@ -381,8 +380,7 @@ func (r *rig) untilUnread(c, from net.Conn, n int) {
 	r.t.Helper()
 	if k, ok := c.(*net.TCPConn); ok {
 		r.until("octets at the socket", func() bool {
-			have, err := transport.UnreadOctets(k)
-			require.NoError(r.t, err)
+			have := must(transport.UnreadOctets(k))
 			return have == n
 		})
 		return

@@ -10,8 +10,7 @@ import (
 // Memory reaches what is registered with its domain and as it is registered, and finds that it is
 // there no more.
 func TestMemory(t *testing.T) {
-	a, err := Open(Config{})
-	require.NoError(t, err)
+	a := must(Open(Config{}))
 	pd, other := a.AllocPD(), a.AllocPD()
 	const size = 1 << 16
 	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
