@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/netlab"
-	"github.com/rnicd/rnicd/internal/skip"
 )
 
 // A second process on one device is refused, whatever its command, driver and number of queues, and
@@ -42,10 +41,7 @@ func TestOneProcessOnADevice(t *testing.T) {
 
 // So is one on a network interface that DPDK's drivers would share.
 func TestOneProcessOnAnInterface(t *testing.T) {
-	programPath(t)
-	if !program.dpdk {
-		skip.Missing(t, "no libdpdk-dev")
-	}
+	needDPDK(t)
 	ns := newNamespace(t)
 	ns.veth(t, "enp1s0", "other")
 	serve := func(addr, dev string) *netlab.Process {

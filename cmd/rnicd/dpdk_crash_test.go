@@ -12,16 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/internal/sample"
-	"github.com/rnicd/rnicd/internal/skip"
 )
 
 // A daemon on DPDK that was killed leaves nothing that keeps the next one from starting and being
 // heard: files of hugepages, a TAP, an XDP program, the socket of a memif server.
 func TestDPDKAfterACrash(t *testing.T) {
-	programPath(t)
-	if !program.dpdk {
-		skip.Missing(t, "no DPDK headers: apt-get install libdpdk-dev")
-	}
+	needDPDK(t)
 	dir := t.TempDir()
 	huge := filepath.Join(dir, "huge")
 	require.NoError(t, os.Mkdir(huge, 0o755))

@@ -4,8 +4,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/rnicd/rnicd/internal/skip"
 )
 
 // Every policy serves; one that has the device wake it, on a TAP of ours and on DPDK's.
@@ -28,10 +26,7 @@ func TestDPDKDaemonsDevice(t *testing.T) {
 	if testing.Short() { // make test-all
 		return
 	}
-	if programPath(t); !program.dpdk {
-		skip.Missing(t, "the program is built without DPDK's driver: no libdpdk, or under the "+
-			"race detector")
-	}
+	needDPDK(t)
 	ns := newNamespace(t)
 	var server *process
 	withEALMemory(t, func() *process {

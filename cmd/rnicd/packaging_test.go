@@ -565,16 +565,23 @@ func debian(t *testing.T) (paths []string) {
 	return strings.Fields(string(out))
 }
 
-// dpkgRoot is an empty system for dpkg.
-func dpkgRoot(t *testing.T) (root string) {
+// emptySystem is one for dpkg to install packages into.
+func emptySystem(t *testing.T) (root string, dpkg func(args ...string)) {
 	t.Helper()
+	if os.Geteuid() != 0 {
+		skip.Missing(t, "needs root to install a package")
+	}
 	root = t.TempDir()
 	for _, dir := range []string{"var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers",
 		"etc", "run"} {
 		require.NoError(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644))
-	return root
+	return root, func(args ...string) {
+		t.Helper()
+		outputOf(t, exec.Command("dpkg", append([]string{"--root=" + root,
+			"--force-script-chrootless", "--force-depends", "--log=/dev/null"}, args...)...))
+	}
 }
 
 // The package has what make install installs, depends on what the program is linked with, and has
@@ -603,15 +610,7 @@ func TestDebianPackage(t *testing.T) {
 		require.Empty(t, run("lintian", "--allow-root", "--fail-on", "error,warning", first))
 	}
 
-	if os.Geteuid() != 0 {
-		skip.Missing(t, "needs root to install a package")
-	}
-	root := dpkgRoot(t)
-	dpkg := func(args ...string) {
-		t.Helper()
-		run("dpkg", append([]string{"--root=" + root, "--force-script-chrootless", "--force-depends",
-			"--log=/dev/null"}, args...)...)
-	}
+	root, dpkg := emptySystem(t)
 	next := t.TempDir() // the same with another version
 	run("dpkg-deb", "-R", first, filepath.Join(next, "tree"))
 	run("sed", "-i", "s/^Version: .*/Version: 0.0.2/", filepath.Join(next, "tree/DEBIAN/control"))

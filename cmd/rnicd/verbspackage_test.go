@@ -2,7 +2,6 @@ package main
 
 import (
 	"debug/elf"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -80,15 +79,7 @@ func TestVerbsPackage(t *testing.T) {
 		require.Empty(t, run("lintian", "--allow-root", "--fail-on", "error,warning", verbs))
 	}
 
-	if os.Geteuid() != 0 {
-		skip.Missing(t, "needs root to install a package")
-	}
-	root := dpkgRoot(t)
-	dpkg := func(args ...string) {
-		t.Helper()
-		run("dpkg", append([]string{"--root=" + root, "--force-script-chrootless", "--force-depends",
-			"--log=/dev/null"}, args...)...)
-	}
+	root, dpkg := emptySystem(t)
 	described := filepath.Join(root, "etc/cdi/rnicd.json")
 	has := func(name string) bool {
 		out, err := exec.Command("dpkg-query", "--admindir="+root+"/var/lib/dpkg", "-W",
