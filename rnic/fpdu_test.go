@@ -74,70 +74,22 @@ func (f fpdu) equal(g fpdu) bool {
 // String is for the reader of a failed test.
 func (f fpdu) String() string {
 	version, op := rdmap.ParseControl(f.ULP)
-	var s strings.Builder
-	fmt.Fprint(&s, op)
-	if f.Tagged {
-		fmt.Fprintf(&s, " to STag 0x%08x, TO 0x%x", uint32(f.STag), f.TO)
-	} else {
-		fmt.Fprintf(&s, " on QN %d, MSN %d, MO %d", f.QN, f.MSN, f.MO)
-	}
-	if f.ULP32 != 0 {
-		fmt.Fprintf(&s, ", invalidating STag 0x%08x", f.ULP32)
-	}
-	if !f.Last {
-		s.WriteString(", not its last segment")
-	}
-	if f.Version != 1 {
-		fmt.Fprintf(&s, ", DDP version %d", f.Version)
-	}
-	if version != 1 {
-		fmt.Fprintf(&s, ", RDMAP version %d", version)
-	}
-	s.WriteString(": " + f.body(op))
-	return s.String()
-}
-
-// body decodes the payload.
-func (f fpdu) body(op rdmap.Opcode) string {
+	body := showOctets(f.payload)
 	switch op {
 	case rdmap.OpTerminate:
 		if t, ok := rdmap.ParseTerminate(f.payload); ok {
-			return t.String()
+			body = t.String()
 		}
 	case rdmap.OpReadRequest:
 		if r, ok := rdmap.ParseReadRequest(f.payload); ok {
-			return fmt.Sprintf("%d octets of STag 0x%08x, TO 0x%x into STag 0x%08x, TO 0x%x",
-				r.Size, uint32(r.SrcSTag), r.SrcTO, uint32(r.SinkSTag), r.SinkTO)
-		}
-	case rdmap.OpAtomicRequest:
-		if r, ok := rdmap.ParseAtomicRequest(f.payload); ok {
-			return fmt.Sprintf("%+v", r)
-		}
-	case rdmap.OpAtomicResponse:
-		if r, ok := rdmap.ParseAtomicResponse(f.payload); ok {
-			return fmt.Sprintf("%+v", r)
+			body = fmt.Sprintf("%+v", r)
 		}
 	}
-	return showOctets(f.payload)
+	return fmt.Sprintf("%v of RDMAP version %d, %+v: %s", op, version, f.Header, body)
 }
-
-const octetsShown = 48 // of a payload
 
 // showOctets is their number, and the first of them.
-func showOctets(b []byte) string {
-	shown, more := b, ""
-	if len(b) > octetsShown {
-		shown, more = b[:octetsShown], " ..."
-	}
-	switch {
-	case len(b) == 0:
-		return "no octets"
-	case bytes.IndexFunc(shown, func(r rune) bool { return r < ' ' || r > '~' }) < 0:
-		return fmt.Sprintf("%d octets, %q%s", len(b), shown, more)
-	default:
-		return fmt.Sprintf("%d octets, %x%s", len(b), shown, more)
-	}
-}
+func showOctets(b []byte) string { return fmt.Sprintf("%d octets, %.48q", len(b), b) }
 
 // cutFPDU takes the first FPDU, which has a CRC and no markers, off b. size 0: it is not whole yet.
 func cutFPDU(b []byte) (ulpdu []byte, size int, err error) {
