@@ -103,11 +103,10 @@ func TestWrongEnvironment(t *testing.T) {
 // gives it another. Without it, it only would not connect.
 func TestAddressOfAnother(t *testing.T) {
 	l := newLab(t)
-	program := l.compileAlone("seen", "-lrdmacm", "-libverbs")
 	cable := "--pmd memif --socket " + filepath.Join(t.TempDir(), "memif")
-	server := l.startSeen(program, cable+" --role server --addr 10.9.0.1/24 --verbose", "server")
+	server := l.startSeen(cable+" --role server --addr 10.9.0.1/24 --verbose", "server")
 	server.Expect(t, 1, "^rnicd: listening at ")
-	client := l.startSeen(program, cable+" --addr 10.9.0.1/24", "client", "10.9.0.2")
+	client := l.startSeen(cable+" --addr 10.9.0.1/24", "client", "10.9.0.2")
 	require.Equal(t, 1, client.Wait(t), "%s", client)
 	const another = "^rnicd: 10.9.0.1: another host on the link has this address, the one with MAC "
 	require.Eventually(t, func() bool { // of two that look at the same time either may lose
@@ -128,11 +127,11 @@ addresses = ["10.9.0.1"]
 	sw := l.Start(t, exec.Command(filepath.Join(l.dir, "rnicd"), "switch", "--config", file))
 	sw.Expect(t, 1, "msg=ready")
 	flags := "--pmd memif --id 1 --socket " + socket
-	wrong := l.startSeen(program, flags+" --addr 10.9.0.7/24", "client", "10.9.0.2")
+	wrong := l.startSeen(flags+" --addr 10.9.0.7/24", "client", "10.9.0.2")
 	require.Equal(t, 1, wrong.Wait(t), "%s", wrong)
 	wrong.Expect(t, 1, "^rnicd: 10.9.0.7: the switch gives this program other addresses, or another MAC: "+
 		"see addresses and mac of its \\[\\[program\\]\\]$")
-	right := l.startSeen(program, flags+" --addr 10.9.0.1/24 --verbose", "server")
+	right := l.startSeen(flags+" --addr 10.9.0.1/24 --verbose", "server")
 	right.Expect(t, 1, "^rnicd: listening at ")
 	require.Empty(t, right.Lines("other addresses"), "%s", right)
 	for _, p := range []*netlab.Process{server.Process, right.Process, sw} {

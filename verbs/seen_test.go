@@ -24,12 +24,24 @@ type seen struct {
 	orders io.Writer
 }
 
-func (l *lab) startSeen(program, flags string, args ...string) *seen {
+func (l *lab) startSeen(flags string, args ...string) *seen {
 	l.t.Helper()
-	all := append(append([]string{"run"}, strings.Fields(flags)...), "--", program)
+	all := append(append([]string{"run"}, strings.Fields(flags)...), "--",
+		l.compileAlone("seen", "-lrdmacm", "-libverbs"))
 	cmd := exec.Command(filepath.Join(l.dir, "rnicd"), append(all, args...)...)
 	orders := must(cmd.StdinPipe())(l.t)
 	return &seen{l.Start(l.t, cmd), orders}
+}
+
+// seenPair is two, with these flags of rnicd run, that have connected over the kernel's sockets.
+func (l *lab) seenPair(ofServer, ofClient string) (server, client *seen) {
+	l.t.Helper()
+	server = l.startSeen(ofServer, "server")
+	l.untilListening(7000)
+	client = l.startSeen(ofClient, "client", "127.0.0.1")
+	server.Expect(l.t, 1, "^ready ")
+	client.Expect(l.t, 1, "^ready ")
+	return server, client
 }
 
 func (s *seen) order(t *testing.T, text string) {
@@ -78,7 +90,6 @@ func TestProgramsAreSeen(t *testing.T) {
 	for _, transport := range []string{"kernel", "memif"} {
 		t.Run(transport, func(t *testing.T) {
 			l := newLab(t)
-			program := l.compileAlone("seen", "-lrdmacm", "-libverbs")
 			flags, at := []string{"", ""}, "127.0.0.1"
 			if transport == "memif" {
 				socket := filepath.Join(t.TempDir(), "memif")
@@ -86,9 +97,9 @@ func TestProgramsAreSeen(t *testing.T) {
 					cable + socket + " --addr 10.9.0.2/24"}
 				at = "10.9.0.1"
 			}
-			server := l.startSeen(program, flags[0]+" --verbose", "server")
+			server := l.startSeen(flags[0]+" --verbose", "server")
 			server.Expect(t, 1, "^rnicd: listening at ")
-			client := l.startSeen(program, flags[1], "client", at)
+			client := l.startSeen(flags[1], "client", at)
 			server.Expect(t, 1, "^ready ")
 			client.Expect(t, 1, "^ready ")
 
@@ -98,7 +109,7 @@ func TestProgramsAreSeen(t *testing.T) {
 			require.True(t, is.Healthy)
 			require.Equal(t, transport, is.Ports[0].Driver)
 			p := is.Program
-			require.Equal(t, program+" server", p.Command)
+			require.Regexp(t, "^/.*/seen server$", p.Command)
 			require.Equal(t, "iwarp", p.Looks)
 			require.Equal(t, 1, p.QueuePairs)
 			require.Equal(t, 1, p.Connections)
@@ -165,13 +176,7 @@ func TestProgramsAreSeen(t *testing.T) {
 // children with and without a device, another program in their place.
 func TestSeenMeanwhile(t *testing.T) {
 	l := newLab(t)
-	program := l.compileAlone("seen", "-lrdmacm", "-libverbs")
-	server := l.startSeen(program, "", "server")
-	l.untilListening(7000)
-	client := l.startSeen(program, "", "client", "127.0.0.1")
-	server.Expect(t, 1, "^ready ")
-
-	client.Expect(t, 1, "^ready ")
+	server, client := l.seenPair("", "")
 	client.order(t, "close")
 	client.Expect(t, 1, "^closed ")
 	require.Equal(t, 1, l.statusOf(client.PID()).Program.Connections)
@@ -209,11 +214,7 @@ func TestSeenMeanwhile(t *testing.T) {
 // A program that becomes another one is not seen any more.
 func TestSeenUntilExec(t *testing.T) {
 	l := newLab(t)
-	program := l.compileAlone("seen", "-lrdmacm", "-libverbs")
-	server := l.startSeen(program, "", "server")
-	l.untilListening(7000)
-	client := l.startSeen(program, "", "client", "127.0.0.1")
-	client.Expect(t, 1, "^ready ")
+	server, client := l.seenPair("", "")
 	require.Equal(t, client.PID(), l.statusOf(client.PID()).PID)
 	client.order(t, "exec")
 	require.Eventually(t, func() bool {
@@ -250,13 +251,8 @@ func TestDatagramsAreSeen(t *testing.T) {
 // --control says where the socket is, or that there is none, and what is wrong with that.
 func TestControlDirectory(t *testing.T) {
 	l := newLab(t)
-	program := l.compileAlone("seen", "-lrdmacm", "-libverbs")
 	dir := filepath.Join(t.TempDir(), "sockets")
-	server := l.startSeen(program, "--control "+dir, "server")
-	l.untilListening(7000)
-	client := l.startSeen(program, "--control off", "client", "127.0.0.1")
-	server.Expect(t, 1, "^ready ")
-	client.Expect(t, 1, "^ready ")
+	server, client := l.seenPair("--control "+dir, "--control off")
 	path := filepath.Join(dir, strconv.Itoa(server.PID())+".sock")
 	text, code := l.rnicd("ss", "--socket", path)
 	require.Zero(t, code, "%s", text)
@@ -270,7 +266,7 @@ func TestControlDirectory(t *testing.T) {
 	}
 	require.NoFileExists(t, path)
 
-	bad := l.startSeen(program, "--control /proc/none", "server")
+	bad := l.startSeen("--control /proc/none", "server")
 	bad.Expect(t, 1, "^rnicd: no control socket: .*/proc/none")
 	bad.Signal(t, syscall.SIGKILL)
 	bad.Wait(t)
