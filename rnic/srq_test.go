@@ -198,24 +198,27 @@ func TestSharedReceiveQueueBound(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
 		posted    int
-		msn       uint32
+		msns      []uint32 // of messages that come in part
 		taken     int
 		terminate bool
 	}{
-		{"the next", 8, 1, 1, false},
-		{"as far as RecvDepth", 8, 4, 4, false},
-		{"beyond RecvDepth", 8, 5, 0, true},
-		{"far beyond", 8, 1 << 30, 0, true},
-		{"half the numbers ahead", 8, 1 << 31, 0, true},
-		{"all there are", 3, 3, 3, false},
-		{"one more than there are", 3, 4, 0, true},
+		{"the next", 8, []uint32{1}, 1, false},
+		{"as far as RecvDepth", 8, []uint32{4}, 4, false},
+		{"beyond RecvDepth", 8, []uint32{5}, 0, true},
+		{"beyond RecvDepth with what is held", 8, []uint32{3, 5}, 3, true},
+		{"far beyond", 8, []uint32{1 << 30}, 0, true},
+		{"half the numbers ahead", 8, []uint32{1 << 31}, 0, true},
+		{"all there are", 3, []uint32{3}, 3, false},
+		{"one more than there are", 3, []uint32{4}, 0, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			h := newSegmentRig(t, segmentRigConfig{bufs: 512})
 			shared, s, c := h.sharing(tc.posted, opts{QPOptions{RecvDepth: 4}, ConnParam{NoMarkers: true}})
-			part := sendFPDU(tc.msn, "part")
-			part.Last = false
-			c.inject(part)
+			for _, msn := range tc.msns {
+				part := sendFPDU(msn, "part")
+				part.Last = false
+				c.inject(part)
+			}
 			h.turns(3, time.Microsecond)
 			require.Equal(t, tc.posted-tc.taken, shared.Left())
 			require.Equal(t, tc.taken, must(s.qp.Stats(t.Context())).SharedHeld)
@@ -228,7 +231,8 @@ func TestSharedReceiveQueueBound(t *testing.T) {
 			var cs [8]Completion
 			require.Equal(t, tc.taken, s.cq.Poll(cs[:]), "what was taken comes back")
 			for i, c := range cs[:tc.taken] {
-				require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Status: Flushed}, c)
+				require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Status: Flushed,
+					Terminate: terminateOf(s.qp.Err())}, c)
 			}
 			require.Zero(t, s.cq.promised())
 		})

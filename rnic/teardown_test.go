@@ -2,6 +2,7 @@ package rnic
 
 import (
 	"bytes"
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -49,6 +50,15 @@ func TestHalfClosedByPeer(t *testing.T) {
 	p.expectFIN()
 	s.expectClosed()
 	require.Empty(t, r.server.host.Live())
+}
+
+// A Close whose context ends gives up what it waits for.
+func TestCloseGivenUp(t *testing.T) {
+	_, s, p := served(t, opts{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, s.qp.Close(ctx), context.Canceled)
+	p.expectReset()
 }
 
 // A half that was left open ends in error when the peer resets it.
