@@ -57,6 +57,21 @@ func (l *pendingList) ends(t *testing.T) (ends []uint64) {
 	return ends
 }
 
+// A list behaves as a sorted slice.
+func TestPendingListOracle(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 2))
+	for range 200 {
+		m := pendingModel{max: 1 + rng.IntN(5*chunkLen)}
+		m.list.init(nil, 0, m.max)
+		for range 1000 {
+			m.step(t, rng)
+			require.Equal(t, m.max-len(m.ends), len(m.list.free))
+		}
+	}
+}
+
 // Lists that share memory behave as sorted slices while they can grow, and an empty list gives
 // its run back.
 func TestPendingMemoryOracle(t *testing.T) {
