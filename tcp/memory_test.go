@@ -198,6 +198,22 @@ func TestFINWaitsForMemory(t *testing.T) {
 	s.wantState(Closed)
 }
 
+// Few Conns that send without end leave a quarter to those that begin.
+func TestLastQuarterIsForNewRuns(t *testing.T) {
+	cfg := sackOnly()
+	cfg.InitialWindow = 1000
+	cfg.RecordsMax = 64 * recordsMin
+	m, ss := shared(t, cfg, 16+4)
+	for _, s := range ss[:4] {
+		s.c.sndWnd = 1 << 20
+		s.fill()
+	}
+	require.GreaterOrEqual(t, m.RunsFree(), 16)
+	for _, s := range ss[4:] {
+		s.push(100)
+	}
+}
+
 // Spans are dropped for want of memory, counted, and the peer's retransmission finds a place later.
 func TestSpansWithoutMemory(t *testing.T) {
 	cfg := sackOnly()
@@ -217,6 +233,24 @@ func TestSpansWithoutMemory(t *testing.T) {
 	ss[0].in(". 1:1001 ack 1")
 	s.in(". 3001:4001 ack 1")
 	s.wantArrival(3000, 4000)
+}
+
+// A second run that cannot be had leaves the first as it is.
+func TestSpansCannotGrow(t *testing.T) {
+	cfg := sackOnly()
+	cfg.SpansMax = 2 * spansMin
+	_, ss := shared(t, cfg, 2)
+	ss[1].in(". 1001:2001 ack 1")
+	s := ss[0]
+	for i := range spansMin {
+		at := 101 + 200*i
+		s.in(". " + itoa(at) + ":" + itoa(at+100) + " ack 1")
+		s.wantArrival(at-1, at+99)
+	}
+	s.in(". 2001:2101 ack 1")
+	s.wantDrop(DropNoMemory)
+	s.in(". 801:901 ack 1") // a span that is there may grow
+	s.wantArrival(800, 900)
 }
 
 // Two hosts share a Memory that is too small for both: everything still arrives, and all is given
@@ -258,5 +292,18 @@ func TestMemoryDefaults(t *testing.T) {
 			int(unsafe.Sizeof(ranges{}))*st.Spans/spansMin
 		require.False(t, conns > 1 && octets/conns > 5600)
 		require.False(t, conns == 100_000 && octets/conns > 100)
+	}
+}
+
+// A Memory has at least what was asked for, in whole units, and no unit more than that takes.
+func TestPoolRoundsUp(t *testing.T) {
+	for n := 1; n < 40; n++ {
+		for unit := 1; unit <= 16; unit *= 2 {
+			var p pool[int]
+			p.init(n, unit)
+			if got := len(p.items); got < n || got >= n+unit || got%unit != 0 || p.buddy.free*unit != got {
+				t.Fatalf("%d in units of %d: %d items, %d units free", n, unit, got, p.buddy.free)
+			}
+		}
 	}
 }

@@ -56,6 +56,24 @@ func TestMinimumIsWindowed(t *testing.T) {
 	}
 }
 
+// 16 recoveries after the last D-SACK the window is a quarter of the round trip again.
+//
+// req: 8985-6.2-6
+func TestReorderingWindowNarrowsAgain(t *testing.T) {
+	s := ten(t, sackOnly())
+	k := &s.c.reo
+	s.c.adapt(true, false)
+	s.c.sndUna = s.c.sndNxt
+	s.c.adapt(true, false)
+	require.EqualValues(t, 3, k.mult)
+	for i := range reoWndPersistFull {
+		require.EqualValues(t, 3, k.mult, "after %d recoveries", i)
+		s.c.adapt(false, true)
+	}
+	require.EqualValues(t, 1, k.mult)
+	s.c.sndUna = 0
+}
+
 // Of the timers for reordering, probe, retransmission and zero window at most one runs: there is
 // one deadline, with a kind.
 //

@@ -49,3 +49,27 @@ func TestScaledWindowClosesToSmallSegments(t *testing.T) {
 	s.in(". " + next + ":" + itoa(at+100) + " ack 1")
 	s.expect(". 1 ack " + next + " win 0")
 }
+
+// A window is bounded by what the field can say at the agreed scale, and below 0 is the configured
+// one.
+func TestReceiveWindowIsBounded(t *testing.T) {
+	for _, scaled := range []bool{false, true} {
+		cfg, options, most := plain(), "", 65535
+		cfg.ReceiveWindow = 1 << 18
+		if scaled {
+			cfg.NoWindowScale, options = false, "wscale 3"
+		}
+		s := accepted(t, cfg, options)
+		if scaled {
+			if most = 65535 << s.c.rcvShift; s.c.rcvShift == 0 {
+				t.Fatal("no scale")
+			}
+		}
+		for n, want := range map[int]int{0: 0, 1: 1, 65535: 65535, most: most, most + 1: most,
+			1 << 40: most, -1: min(1<<18, most)} {
+			if s.c.SetReceiveWindow(n); int(s.c.rcvWnd) != want {
+				t.Errorf("scaled %v, window %d: %d, want %d", scaled, n, s.c.rcvWnd, want)
+			}
+		}
+	}
+}
