@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"encoding/binary"
 	"testing"
 
 	"github.com/rnicd/rnicd/internal/inet"
@@ -54,6 +55,17 @@ func TestPeerMax(t *testing.T) {
 	_, err := New(Config{Queue: newLab(t, nil).a.nic, Pool: newLab(t, nil).a.pool, MAC: inet.MAC{2},
 		PeerMax: -1})
 	require.Error(t, err)
+}
+
+// A connection in TIME-WAIT is none of its peer's any more: it gives way to others, too.
+func TestPeerMaxLeavesTimeWaitOut(t *testing.T) {
+	l, u, v := newLab(t, func(i int, cfg *Config) { cfg.PeerMax = 1 }).opened()
+	l.finish(v, u)
+	require.Equal(t, 1, l.b.counters().TimeWait)
+	w := l.dial(l.a, l.b, 7)
+	l.turns()
+	require.True(t, w.opened)
+	require.Zero(t, l.b.counters().Own[DropPeerMax])
 }
 
 // Handshakes that both complete in the same moment share what is left: SYNs are let in one by one,
@@ -129,6 +141,39 @@ func TestChallengesOfOthers(t *testing.T) {
 		require.Equal(t, i < 10, challenge(s.u, s.v) == 1)
 	}
 	s.end()
+}
+
+// Packet Too Big of every size, about what is in flight and what is not: a flow does not slow down
+// for it.
+//
+// req: 5927-7.2-1, 5927-4.1-1
+func TestTooBigFlood6(t *testing.T) {
+	l, u, v := newLab(t, func(i int, cfg *Config) {
+		sixes(i, cfg)
+		cfg.TCP.ReceiveWindow = 32 << 10
+	}).opened6()
+	u.send(100_000)
+	l.until("it flows", func() bool { return v.edge == 100_000 })
+	mtus := []uint32{0, 68, 576, 1279, 1280, 1281, 1400, 1499, 1500, 65535, 1 << 31}
+	u.send(1_000_000)
+	for i := range 1000 {
+		for j, back := range []uint32{0, 1 << 20} {
+			tr := tcp.Transmit{ID: *u.conn.tcp.ID(), Flags: tcp.ACK, Handle: tcp.NoHandle,
+				Seq: u.conn.tcp.ISS() + 1 + tcp.Seq(u.acked) - tcp.Seq(back)}
+			quote := segmentFrame(l.a.mac, l.b.mac, addr6(0), addr6(1), tr, make([]byte, 1000))
+			m := append(make([]byte, inet.ICMPLen), quote[inet.EthernetLen:]...)
+			m[0] = inet.ICMP6TooBig
+			binary.BigEndian.PutUint32(m[4:], mtus[(i+j)%len(mtus)])
+			l.b.nic.inject(icmp6(mallory, l.a.mac, addr6(9), addr6(0), 64, m))
+		}
+		l.a.Turn()
+		l.b.Turn()
+		l.now += 50_000
+	}
+	require.Equal(t, uint64(1_100_000), v.edge)
+	require.Zero(t, l.a.counters().PathMTU)
+	require.Equal(t, uint64(2000), l.a.counters().ICMPIgnored)
+	require.Equal(t, 1428, u.conn.EMSS())
 }
 
 // A peer may shrink the path of its own connection as often as there are sizes. That costs a step

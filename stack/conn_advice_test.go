@@ -44,6 +44,24 @@ func TestStalledConnectionAsksForItsNextHop(t *testing.T) {
 	require.NoError(t, u.conn.SoftError())
 }
 
+// req: 9293-MUST-47, 9293-SHLD-25, 9293-MUST-22
+func TestTimeoutWithoutASoftError(t *testing.T) {
+	l, u, _ := newLab(t, nil).opened() // nothing was said: a mere timeout
+	l.a.nic.lose = isTCP
+	u.send(100)
+	l.until("given up", func() bool { return u.closed == 1 })
+	require.ErrorIs(t, u.err, ErrTimeout)
+	require.Contains(t, u.advice, ErrStalled)
+
+	l = newLab(t, nil) // a SYN is no different
+	l.b.nic.lose = isTCP
+	l.listen(l.b, 7, 4)
+	w := l.dial(l.a, l.b, 7)
+	l.until("told", func() bool { return len(w.advice) == 1 })
+	require.ErrorIs(t, w.advice[0], ErrStalled)
+	require.Zero(t, w.closed)
+}
+
 // req: 9293-MAY-5, 9293-MUST-24, 9293-MUST-26
 func TestKeepAliveFindsAPeerThatVanished(t *testing.T) {
 	l, u, v := newLab(t, nil).opened()

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/rnicd/rnicd/internal/inet"
+	"github.com/rnicd/rnicd/tcp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -159,4 +160,27 @@ func TestDialPorts(t *testing.T) {
 	_, err := l.a.Dial(netip.AddrPortFrom(l.b.addr, 7), newPeer(t, 1))
 	require.ErrorIs(t, err, ErrPortUsed)
 	require.ErrorContains(t, err, "all 10 local ports")
+}
+
+func TestEphemeralPorts(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) {
+		cfg.ConnsMax = 100
+		cfg.TCP.SentMax = 16
+	})
+	seen := map[uint16]bool{}
+	for range 50 {
+		u := l.dial(l.a, l.b, 7)
+		port := u.conn.Local().Port()
+		require.GreaterOrEqual(t, port, uint16(portFirst))
+		require.False(t, seen[port])
+		seen[port] = true
+		// A listener takes the next port: Dial skips it.
+		id := *u.conn.tcp.ID()
+		next := portFirst +
+			uint16(
+				(uint32(l.a.secret.tuple(usePort, &tcp.ID{Local: id.Local, Remote: id.Remote, RemotePort: 7}))+
+					l.a.ports.next)%(portLast-portFirst+1))
+		require.NoError(t, l.a.Listen(next, 1, func(*Conn) Upper { return nil }))
+		seen[next] = true
+	}
 }

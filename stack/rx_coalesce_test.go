@@ -96,6 +96,23 @@ func TestRefusedAmongJoined(t *testing.T) {
 	}
 }
 
+// An Upper that aborts in the middle is offered nothing more, and every Buf comes back.
+func TestAbortAmongJoined(t *testing.T) {
+	l, u, v := offloaded(t, nil).opened()
+	n := 0
+	v.onArrive = func() {
+		if n++; n == 3 {
+			v.conn.Abort()
+		}
+	}
+	u.send(8 * 1448)
+	l.a.Turn()
+	l.b.Turn()
+	require.Equal(t, 3, n)
+	l.until("reset", func() bool { return u.closed == 1 && v.closed == 1 })
+	require.ErrorIs(t, v.err, ErrAborted)
+}
+
 // Segments that are taken as one may acknowledge our FIN: the Upper is told.
 func TestJoinedAcknowledgeAFIN(t *testing.T) {
 	l, u, v := offloaded(t, nil).opened()
@@ -165,6 +182,16 @@ func TestFollowsLooksAtEveryBit(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Frames whose checksums the device says nothing of are looked at one by one.
+func TestUnverifiedIsNotJoined(t *testing.T) {
+	l, u, v := newLab(t, nil).opened()
+	u.send(8 * 1448)
+	l.a.Turn()
+	l.b.Turn()
+	require.EqualValues(t, 8*1448, v.edge)
+	require.Zero(t, l.b.counters().Coalesced)
 }
 
 // A segment that differs from the one before in its sequence number and flags alone gets a copy of

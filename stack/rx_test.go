@@ -91,6 +91,47 @@ func unhex(t *testing.T, s string) []byte {
 	return must(hex.DecodeString(string(clean)))(t)
 }
 
+// req: 826-1, 826-2, 826-3
+func TestARPGolden(t *testing.T) {
+	l := newLab(t, nil)
+	request := unhex(t, `ffffffffffff 020000000001 0806
+		0001 0800 06 04 0001 020000000001 0a000001 000000000000 0a000002`)
+	require.Equal(t, [][]byte{unhex(t, `020000000001 020000000002 0806
+		0001 0800 06 04 0002 020000000002 0a000002 020000000001 0a000001`)}, l.answers(l.a, l.b, request))
+
+	// Ours, when a dials b, is the same octets.
+	var sent []byte
+	l.a.nic.onSend = func(f []byte) {
+		if sent == nil {
+			sent = append(sent, f...)
+		}
+	}
+	l.dial(l.a, l.b, 7)
+	l.a.Turn()
+	require.Equal(t, request, sent)
+	l.turns()
+
+	for name, change := range map[string]func(f []byte){
+		"for another":     func(f []byte) { f[41] = 9 },
+		"a reply":         func(f []byte) { f[21] = 2 },
+		"bad hardware":    func(f []byte) { f[15] = 6 },
+		"an echo of ours": func(f []byte) { f[27], f[31] = 2, 2 },
+		"to another host": func(f []byte) { copy(f, []byte{2, 0, 0, 0, 0, 9}) },
+	} {
+		f := bytes.Clone(request)
+		change(f)
+		require.Empty(t, l.answers(l.a, l.b, f), name)
+	}
+	n := l.b.counters()
+	require.Equal(t, uint64(2), n.ARPReplies)
+	require.Equal(t, uint64(1), n.Inet[inet.DropSource])
+	require.Equal(t, uint64(1), n.Inet[inet.DropBadARP])
+	require.Equal(t, uint64(1), n.Inet[inet.DropNotOurs])
+	l.dial(l.b, l.a, 7)
+	l.b.Turn()
+	require.Zero(t, l.b.counters().ARPRequests, "the request said it already")
+}
+
 func pingFrame(t *testing.T, l *lab, options string, data int) []byte {
 	message := make([]byte, inet.ICMPLen+data)
 	copy(message, unhex(t, "0800 0000 1234 0001"))
@@ -200,6 +241,22 @@ func TestSegmentsWithoutAConnection(t *testing.T) {
 			l.whole()
 		})
 	}
+}
+
+func TestRSTsAreLimited(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) { cfg.RSTPerSec = 10 })
+	frame, n := between(l.a, l.b, stranger(tcp.ACK, 2000), nil), 0
+	for range 50 {
+		n += len(l.answers(l.a, l.b, frame))
+	}
+	require.Equal(t, 10, n)
+	require.Equal(t, uint64(40), l.b.counters().Own[DropRSTLimited])
+	l.now += second / 2
+	for range 50 {
+		n += len(l.answers(l.a, l.b, frame))
+	}
+	require.Equal(t, 15, n)
+	l.whole()
 }
 
 // What must be dropped is dropped without an answer and counted under its reason.

@@ -182,6 +182,21 @@ func TestRepliesAreBounded(t *testing.T) {
 	l.whole()
 }
 
+// What waits for the device is of no connection, perhaps, and has no timer.
+func TestReplyThatWaitsForTheDevice(t *testing.T) {
+	l, u, _ := newLab(t, nil).opened()
+	u.conn.Abort()
+	l.turns()
+	l.a.nic.txMax = 0
+	v := l.dial(l.b, l.a, 7)
+	l.turns()
+	require.Zero(t, l.a.counters().Conns)
+	require.Equal(t, l.now+retryNs, l.a.Deadline())
+	l.a.nic.txMax = -1
+	l.turns()
+	require.ErrorIs(t, v.err, ErrRefused)
+}
+
 // Without a Buf nothing is lost for good: it is counted, and done when there are some again.
 func TestEmptyPool(t *testing.T) {
 	l := newLab(t, nil)

@@ -259,3 +259,17 @@ func TestKeepAliveOptions(t *testing.T) {
 	require.Equal(t, &keepAlive{int64(time.Second), int64(keepIntervalDefault), 5},
 		a.u.settings.keepAlive.Load())
 }
+
+// A peer that has gone away without a word is found out by keep-alives, and a Read that waits for
+// it returns.
+//
+// req: 9293-MUST-24, 9293-MUST-27
+func TestKeepAliveFindsADeadPeer(t *testing.T) {
+	l, a, _ := newPair(t, labConfig{},
+		Options{KeepAlive: net.KeepAliveConfig{Enable: true, Idle: 20 * time.Millisecond,
+			Interval: 10 * time.Millisecond, Count: 3}}, Options{})
+	wake := make(chan struct{})
+	defer close(wake)
+	require.NoError(t, l.hosts[1].Submit(func() { <-wake })) // deaf and mute
+	wantOp(t, errOf(a.Read(make([]byte, 1))), "read", syscall.ETIMEDOUT)
+}

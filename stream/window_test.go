@@ -128,6 +128,19 @@ func TestWindowGrowsWithTheReader(t *testing.T) {
 	require.Positive(t, CountersOf(l.hosts[1].Poller).WindowGrown)
 }
 
+// A reader that takes little in a round trip keeps a small window, however much it takes in all.
+func TestWindowStaysSmallForASlowReader(t *testing.T) {
+	_, a, b := newPair(t, labConfig{
+		faults: &fault.Spec{Tx: fault.Faults{Delay: int64(time.Millisecond)}}})
+	const piece, n = 1000, 300
+	buf := make([]byte, piece)
+	for range n {
+		must(a.Write(buf))(t)
+		must(io.ReadFull(b, buf))(t)
+	}
+	require.LessOrEqual(t, b.u.windowSize.Load(), int64(65535))
+}
+
 // The ACK of the handshake is lost, and what comes in its place comes late: the round trip that the
 // handshake measured is far too long. What comes in it is not what comes in a round trip.
 func TestWindowStaysSmallAfterASlowHandshake(t *testing.T) {
