@@ -166,6 +166,40 @@ func TestAcknowledgedBeforeTheEnd(t *testing.T) {
 	}
 }
 
+// So it has where what it has sent itself fills the peer's window, behind which the acknowledgement
+// stands. Nothing is received after the last of them.
+func TestAcknowledgedBehindAFullWindow(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		opt := ackOpts(QPOptions{SendDepth: 64, RecvDepth: 64}, ConnParam{})
+		for i := range 20 {
+			s, c := r.connect(opt, opt)
+			for _, e := range []*end{s, c} {
+				for id := range uint64(60) {
+					e.postRecv(e.recvAt(id, 0, 4000))
+					e.post(e.send(id, 0, 4000))
+				}
+			}
+			received := func() int { return succeeded(s, OpRecv) }
+			r.until("some", func() bool { return received() > 2*i })
+			s.qp.Abort()
+			r.untilDone(s.qp)
+			r.untilDone(c.qp)
+			require.Equal(t, received(), succeeded(c, OpSend))
+		}
+	})
+}
+
+// succeeded is how many of e's requests of a kind have succeeded.
+func succeeded(e *end, op Opcode) (n int) {
+	e.poll()
+	for _, c := range e.done {
+		if c.Op == op && c.Status == Success {
+			n++
+		}
+	}
+	return n
+}
+
 // In acknowledged mode the peer answers what it was asked for before a request that it refuses:
 // only that one fails, and what comes after it is flushed.
 func TestAnsweredBeforeTheEnd(t *testing.T) {

@@ -212,8 +212,8 @@ func (q *QueuePair) Close(ctx context.Context) error {
 func (q *QueuePair) Disconnect() { q.end.Disconnect() }
 
 // Abort resets the connection, and returns as Disconnect does. Done is closed soon after. In
-// acknowledged mode the peer is first told which of its messages were accepted, unless its window
-// is full. Any application goroutine.
+// acknowledged mode the peer is first told which of its messages were accepted, which takes up to
+// 200 ms if octets are still on their way to it. Any application goroutine.
 func (q *QueuePair) Abort() { q.end.Abort() }
 
 // Stats of one QueuePair.

@@ -26,7 +26,7 @@ type Connection struct {
 	dropBadCRC bool
 	packFull   bool       // Param.PackFull
 	told       bool       // EventTerminated was told
-	resetting  uint8      // Fail was called; so many calls of Later are left until the reset
+	resetting  resetting  // Fail was called
 	timerAt    int64      // when the timer is due for its purpose
 	Responder  *Responder // of a Responder
 	engine     *qp.Engine // engine and endpoint: nil at a Responder before the Request is accepted
@@ -128,6 +128,9 @@ var _ transport.Upper = (*Connection)(nil)
 
 // Arrive implements stack.Upper.
 func (c *Connection) Arrive(off uint64, bufs []mem.Buf, data [][]byte) (n int, v stack.Verdict) {
+	if c.resetting != resetNot {
+		return len(bufs), stack.Taken // swallowed: it could not be acknowledged
+	}
 	if c.phase.takesFPDUs() && c.early == nil && off >= c.rxBase && bufs[0] != mem.NoBuf {
 		return c.arriveFull(off, bufs, data)
 	}
@@ -225,7 +228,7 @@ func (c *Connection) Edge(edge uint64) {
 	if c.early != nil {
 		c.giveEarly(edge) // of earlydata.go, as in Arrive
 	}
-	if c.phase.inService() && c.phase != phaseRtrFrame && edge > c.rxBase {
+	if c.phase.inService() && c.phase != phaseRtrFrame && edge > c.rxBase && c.resetting == resetNot {
 		c.engine.LeftEdge(edge - c.rxBase)
 		if passed := c.engine.Passed(); passed < c.keptTo {
 			c.keeps(c.keptTo, passed, c.Transport.Now())
@@ -288,13 +291,8 @@ func (c *Connection) Advice(error) {}
 
 // Later implements transport.Upper.
 func (c *Connection) Later() {
-	if c.resetting > 0 {
-		// over our TCP the first call may be of Fail's own Turn
-		if c.resetting--; c.resetting > 0 && c.More() {
-			c.Transport.SendLater()
-		} else {
-			c.abort()
-		}
+	if c.resetting != resetNot {
+		c.resetLater(c.More())
 		return
 	}
 	if c.phase.inService() && c.engine.SendAcknowledgements() {
@@ -339,6 +337,8 @@ func (c *Connection) timed() {
 		c.Fail(ErrLinger)
 	case timerLinger:
 		c.lingered()
+	case timerReset:
+		c.resetDue(c.More())
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/rnicd/rnicd/internal/flight"
 	"github.com/rnicd/rnicd/internal/wq"
@@ -120,6 +121,7 @@ func (c *Connection) Shutdown() {
 func (c *Connection) PeerClosed() {
 	c.Transport.Record(flight.PeerClosed, 0, 0)
 	switch {
+	case c.resetting != resetNot: // whatever it owes
 	case c.phase == phaseRequest || c.phase == phaseReply || c.phase == phaseDecide ||
 		c.phase.awaitsRtr() && c.half == halfOpen:
 		c.Fail(newConnectionError(fmt.Errorf("%w during MPA start-up", ErrPeerClosed)))
@@ -169,26 +171,86 @@ func (c *Connection) Lost(err error) {
 	}
 }
 
-// Fail resets the connection for err. It implements transport.Upper. In acknowledged mode it does
-// so in the next Turn, for the peer is first told which of its requests were accepted: this end's
-// program may have seen them, and an RNIC would have said so before. It is not told if octets that
-// TCP has are still to leave before: the reset does not wait for the peer's window.
+// Fail resets the connection for err. It implements transport.Upper. In acknowledged mode the peer
+// is first told which of its messages were accepted: this end's program may have seen them, and an
+// RNIC would have said so before. Where octets that this end has sent are on their way, or wait for
+// the peer's window, a reset would do away with them, or overtake the acknowledgement: it waits
+// for the peer's TCP to have them, but not for long. Nothing is received from now on.
 func (c *Connection) Fail(err error) {
 	c.note(err)
-	if c.resetting > 0 {
+	if c.resetting != resetNot {
 		return
 	}
 	if c.phase.inService() {
 		c.engine.Leave(wq.Error)
 		if c.retries != nil {
-			c.engine.StopSending()
-			c.resetting = 2
-			c.Transport.Send()
-			c.Transport.SendLater()
+			c.beginReset()
 			return
 		}
 	}
 	c.abort()
+}
+
+// resetting is how far a connection in acknowledged mode has come with its reset.
+//
+//	not ──Fail──▶ next ──there is more──▶ after ──▶ waits, or the reset
+type resetting uint8
+
+const (
+	resetNot   resetting = iota
+	resetNext            // at the next call of Later; over our TCP it may be of Fail's own Turn
+	resetAfter           // at the one after that
+	resetWaits           // when the peer's TCP has all, or by time
+)
+
+// ResetTimeout is how long a reset waits for the peer to take what comes before it. A kernel does
+// not tell when it has, so it is asked each resetTick.
+const (
+	ResetTimeout = 200 * time.Millisecond
+	resetTick    = time.Millisecond
+)
+
+// beginReset tells the peer what was accepted.
+func (c *Connection) beginReset() {
+	c.engine.StopSending()
+	c.resetting = resetNext
+	c.Transport.Send()
+	c.Transport.SendLater()
+}
+
+// resetLater resets the connection, unless the peer cannot have been told. more: there is something
+// to pull.
+func (c *Connection) resetLater(more bool) {
+	switch {
+	case c.resetting == resetWaits:
+	case c.resetting == resetNext && more:
+		c.resetting = resetAfter
+		c.Transport.SendLater()
+	case c.half != halfOpen || errors.Is(c.Err, ErrNoAnswer) || c.peerTold(more):
+		c.abort()
+	default:
+		c.resetting, c.resetBy = resetWaits, c.Transport.Now()+int64(ResetTimeout)
+		c.Transport.Send()
+		c.setTimer(timerReset, resetTick)
+	}
+}
+
+// resetDue resets the connection if the peer's TCP has all, or the time is over.
+func (c *Connection) resetDue(more bool) {
+	if c.peerTold(more) || c.Transport.Now() >= c.resetBy {
+		c.abort()
+	} else {
+		c.setTimer(timerReset, resetTick)
+	}
+}
+
+// peerTold says whether the peer has what it is to know, if that is anything.
+func (c *Connection) peerTold(more bool) bool {
+	if !c.engine.HasAccepted() {
+		return true
+	}
+	pulled, taken := c.Transport.Taken()
+	return !more && pulled == taken
 }
 
 func (c *Connection) abort() {

@@ -8,9 +8,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/internal/flight"
 	"github.com/rnicd/rnicd/internal/wq"
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rdmap"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -229,4 +231,76 @@ func TestShutdownByPhase(t *testing.T) {
 		c.Shutdown()
 		require.Equal(t, bound, tr.timer, "the peer's time does not begin again")
 	}
+}
+
+// emptyWrite is a Write of no octets, which is accepted.
+func emptyWrite() []byte {
+	h := ddp.Header{Tagged: true, Last: true, Version: 1, ULP: rdmap.Control(1, rdmap.OpWrite)}
+	ulpdu := make([]byte, ddp.TaggedLen)
+	h.Put(ulpdu)
+	return ulpdu
+}
+
+// A reset waits for the peer where that is to be told of a message and its TCP does not have all
+// that was sent: for a moment, in which nothing is received.
+func TestResetTellsThePeer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		accepted bool
+		takes    bool // the peer's TCP
+		err      error
+		waits    bool
+	}{
+		"nothing to tell":   {false, false, ErrClosed, false},
+		"all taken":         {true, true, ErrClosed, false},
+		"not taken":         {true, false, ErrClosed, true},
+		"an error":          {true, false, errUnacknowledging, true},
+		"nobody is there":   {true, false, ErrNoAnswer, false},
+		"nobody, all taken": {true, true, ErrNoAnswer, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, tr := acknowledged(t)
+			if tc.accepted {
+				hear(c, emptyWrite())
+			}
+			c.Fail(tc.err)
+			require.Zero(t, tr.aborts)
+			n := pullOne(c, make([]byte, 1460))
+			require.Equal(t, tc.accepted, n > 0)
+			if tr.pulled = 5000; tc.takes {
+				tr.taken = tr.pulled
+			}
+			c.Later()
+			if !tc.waits {
+				require.Equal(t, []int{1, 0}, []int{tr.aborts, tr.ends})
+				return
+			}
+			hear(c, []byte("no FPDU of DDP"))
+			c.PeerClosed()
+			c.Fail(ErrClosed)
+			c.Later()
+			begin := tr.now
+			for tr.aborts == 0 {
+				require.Less(t, tr.now-begin, int64(ResetTimeout))
+				require.Equal(t, tr.now+int64(resetTick), tr.timer)
+				tr.now = tr.timer
+				c.Timer(tr.now)
+			}
+			require.Equal(t, int64(ResetTimeout), tr.now-begin)
+			require.Equal(t, tc.err, c.Err)
+		})
+	}
+}
+
+// It comes as soon as the peer's TCP has all, the acknowledgement too.
+func TestResetAfterTheAcknowledgement(t *testing.T) {
+	c, tr := acknowledged(t)
+	hear(c, emptyWrite())
+	c.Fail(ErrClosed)
+	c.Later() // over our TCP of the same Turn
+	c.Later()
+	require.Zero(t, tr.aborts)
+	require.Positive(t, pullOne(c, make([]byte, 1460)))
+	tr.now = tr.timer
+	c.Timer(tr.now)
+	require.Equal(t, []int{1, 0}, []int{tr.aborts, tr.ends})
 }

@@ -12,6 +12,7 @@ type retries struct {
 	retryAt  int64 // 0: nothing is due
 	resumes  bool  // then requests are sent again; else the peer is to have answered
 	peerLeft bool  // the peer has closed its half first
+	resetBy  int64 // the reset waits no longer (ending.go)
 	asked    asked // while an answer is awaited
 }
 

@@ -125,13 +125,18 @@ func (a *asking) answered() {
 	ulpdu := make([]byte, ddp.UntaggedLen+rdmap.ReliabilityLen)
 	h.Put(ulpdu)
 	m.Put(ulpdu[ddp.UntaggedLen:])
+	hear(a.Connection, ulpdu)
+}
+
+// hear has the peer's first FPDU come.
+func hear(c *Connection, ulpdu []byte) {
 	var tx mpa.Sender
 	tx.Init(mpa.Mode{CRC: true})
-	b := a.Pool.Alloc()
-	octets := a.Pool.Slot(b)[:tx.Size(len(ulpdu))]
+	b := c.Pool.Alloc()
+	octets := c.Pool.Slot(b)[:tx.Size(len(ulpdu))]
 	tx.Put(octets, [][]byte{ulpdu})
-	a.Arrive(a.rxBase, []mem.Buf{b}, [][]byte{octets})
-	a.Edge(a.rxBase + uint64(len(octets)))
+	c.Arrive(c.rxBase, []mem.Buf{b}, [][]byte{octets})
+	c.Edge(c.rxBase + uint64(len(octets)))
 }
 
 // A peer whose TCP takes a request, and that does not answer it, is given up after twice the time,

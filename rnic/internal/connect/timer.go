@@ -12,6 +12,7 @@ import (
 //	                                                ├▶ timerHandBack
 //	                                                └▶ timerRejected ──▶ timerLinger
 //	either, when its half is to end:  any ──▶ timerLinger, or timerSendFirst before it
+//	        when it is to be reset:   any ──▶ timerReset
 type purpose uint8
 
 const (
@@ -24,6 +25,7 @@ const (
 	timerRejected           // a rejected peer has had its time to close first
 	timerHandBack           // the Reply is to leave before the connection is a stream again
 	timerLinger             // the peer is to end its half
+	timerReset              // the peer is to take what comes before the reset
 )
 
 // setTimer sets the timer for p, so long from now.

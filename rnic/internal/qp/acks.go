@@ -50,6 +50,9 @@ func (q *Engine) SendAcknowledgements() bool {
 	return true
 }
 
+// HasAccepted says whether the peer has ever sent a message that was accepted.
+func (q *Engine) HasAccepted() bool { return q.ack.accepted != 0 }
+
 // StopSending has nothing more sent than what the peer is still to know: which of its requests were
 // accepted. It is for an end that is about to reset the connection.
 func (q *Engine) StopSending() {
