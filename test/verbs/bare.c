@@ -107,6 +107,48 @@ static void mixed(void)
 	rdma_destroy_qp(client);
 }
 
+static void move_by(struct rdma_cm_id *id, struct ibv_qp *qp)
+{
+	for (int state = IBV_QPS_INIT; state <= IBV_QPS_RTS; state++) {
+		struct ibv_qp_attr attr = { .qp_state = state };
+		int mask;
+
+		CHECK(!rdma_init_qp_attr(id, &attr, &mask) && !ibv_modify_qp(qp, &attr, mask));
+	}
+}
+
+/* Queue pairs that ids know by their numbers alone are connected, moved before or afterwards. */
+static void external(void)
+{
+	struct party a = make(false), b = make(false);
+	struct rdma_conn_param hello = saying("hello", a.qp->qp_num), welcome;
+
+	resolve();
+	CHECK(!rdma_connect(client, &hello));
+	brings(RDMA_CM_EVENT_CONNECT_REQUEST, "hello", 5);
+	move_by(server, b.qp);
+	welcome = saying("welcome", b.qp->qp_num);
+	CHECK(!rdma_accept(server, &welcome));
+	for (int got = 0; got < 2; got++) {
+		struct rdma_cm_event *e;
+
+		CHECK(!rdma_get_cm_event(ch, &e));
+		CHECK(e->event == (e->id == client ? RDMA_CM_EVENT_CONNECT_RESPONSE :
+						     RDMA_CM_EVENT_ESTABLISHED));
+		rdma_ack_cm_event(e);
+	}
+	move_by(client, a.qp);
+	CHECK(!rdma_establish(client));
+	send_between(&a, &b);
+	send_between(&b, &a);
+	CHECK(!rdma_disconnect(client));
+	acked(RDMA_CM_EVENT_DISCONNECTED);
+	acked(RDMA_CM_EVENT_DISCONNECTED);
+	CHECK(!rdma_destroy_id(client) && !rdma_destroy_id(server));
+	destroy(&a);
+	destroy(&b);
+}
+
 int main(void)
 {
 	struct party a, b;
@@ -157,7 +199,9 @@ int main(void)
 	brings(RDMA_CM_EVENT_REJECTED, "no", 2);
 	CHECK(!rdma_destroy_id(client));
 	mixed();
-	CHECK(!rdma_destroy_id(client) && !rdma_destroy_id(server) && !rdma_destroy_id(listener));
+	CHECK(!rdma_destroy_id(client) && !rdma_destroy_id(server));
+	external();
+	CHECK(!rdma_destroy_id(listener));
 	rdma_destroy_event_channel(ch);
 	CHECK(!ibv_destroy_qp(dummy));
 	destroy(&a);

@@ -160,6 +160,12 @@ void rv_destroy_bare_qp(struct rv_id *i)
 	ibv_destroy_cq(cq);
 }
 
+/* Not by rdma_init_qp_attr, which names no number. */
+static bool connected_by_number(struct rv_qp *q)
+{
+	return !q->in_cm && rv_state_of(q) > IBV_QPS_INIT && q->kept.dest_qp_num;
+}
+
 struct rv_qp *rv_qp_of(struct rv_id *i, const struct rdma_conn_param *p)
 {
 	struct rv_qp *q;
@@ -167,7 +173,7 @@ struct rv_qp *rv_qp_of(struct rv_id *i, const struct rdma_conn_param *p)
 	if (i->id.qp)
 		return to_qp(i->id.qp);
 	q = p ? rv_qp_find(p->qp_num) : NULL;
-	if (rv_roce() && (!q || rv_is_ud(q) || (!q->in_cm && rv_state_of(q) > IBV_QPS_INIT)))
+	if (rv_roce() && (!q || rv_is_ud(q) || connected_by_number(q)))
 		return bare_qp(i);
 	errno = EINVAL; /* if there is none */
 	return q;
