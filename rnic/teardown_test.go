@@ -331,7 +331,10 @@ func TestEndOfStreamIsEndOfConnection(t *testing.T) {
 						require.ErrorIs(t, q.Err(), e.Err)
 						require.EqualValues(t, 1, q.adapter.EventCount(want.event))
 					}
-					noEvent(t, events[i])
+					// In real time the one that closes first may be heard of before the other closes.
+					if r.kind == turned || tc.s.event+tc.c.event != 0 {
+						noEvent(t, events[i])
+					}
 				}
 			})
 		})
