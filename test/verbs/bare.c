@@ -87,12 +87,17 @@ static void send_between(struct party *a, struct party *b)
 	CHECK(!strcmp(b->memory, "by number"));
 }
 
-/* An end without a queue pair has no buffer. */
-static void mixed(void)
+/* An end without a queue pair has no buffer, and no memory; the program hears nothing of the queue
+ * pair that it has not made. */
+static void mixed(enum ibv_wr_opcode op)
 {
 	struct ibv_qp_init_attr attr = { .cap = { 4, 4, 1, 1, 16 }, .qp_type = IBV_QPT_RC };
 	struct rdma_conn_param hello = saying("hello", 0), once = saying("welcome", 0);
-	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
+	struct ibv_sge one = { .addr = (uintptr_t)&hello, .length = 1 };
+	struct ibv_send_wr wr = { .opcode = op, .sg_list = &one, .num_sge = 1,
+		.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE, .wr.rdma.rkey = 0x12345678 }, *bad;
+	struct pollfd p = { .events = POLLIN };
+	struct ibv_async_event e;
 
 	resolve();
 	CHECK(!rdma_create_qp(client, NULL, &attr) && !rdma_connect(client, &hello));
@@ -100,10 +105,17 @@ static void mixed(void)
 	CHECK(!rdma_accept(server, &once));
 	acked(RDMA_CM_EVENT_ESTABLISHED);
 	acked(RDMA_CM_EVENT_ESTABLISHED);
+	FAILS(rdma_establish(server), EINVAL); /* is the client's to say */
 	CHECK(!ibv_post_send(client->qp, &wr, &bad));
-	CHECK(await_on(client->send_cq).status == IBV_WC_RNR_RETRY_EXC_ERR);
+	CHECK(await_on(client->send_cq).status ==
+	      (op == IBV_WR_SEND ? IBV_WC_RNR_RETRY_EXC_ERR : IBV_WC_REM_ACCESS_ERR));
 	acked(RDMA_CM_EVENT_DISCONNECTED);
 	acked(RDMA_CM_EVENT_DISCONNECTED);
+	p.fd = client->verbs->async_fd;
+	while (poll(&p, 1, 50) > 0) {
+		CHECK(!ibv_get_async_event(client->verbs, &e) && e.element.qp == client->qp);
+		ibv_ack_async_event(&e);
+	}
 	rdma_destroy_qp(client);
 }
 
@@ -194,11 +206,14 @@ int main(void)
 
 	resolve();
 	CHECK(!rdma_connect(client, &hello));
+	FAILS(rdma_establish(client), EINVAL); /* too early */
 	brings(RDMA_CM_EVENT_CONNECT_REQUEST, "hello", 5);
 	CHECK(!rdma_reject(server, "no", 2) && !rdma_destroy_id(server));
 	brings(RDMA_CM_EVENT_REJECTED, "no", 2);
 	CHECK(!rdma_destroy_id(client));
-	mixed();
+	mixed(IBV_WR_SEND);
+	CHECK(!rdma_destroy_id(client) && !rdma_destroy_id(server));
+	mixed(IBV_WR_RDMA_WRITE);
 	CHECK(!rdma_destroy_id(client) && !rdma_destroy_id(server));
 	external();
 	CHECK(!rdma_destroy_id(listener));

@@ -446,7 +446,7 @@ int rdma_establish(struct rdma_cm_id *id)
 
 	if (rv_foreign(i->process))
 		return rv_fail(EPERM);
-	if (id->qp || i->established)
+	if (id->qp || i->established || (i->bare && !i->answered))
 		return rv_fail(EINVAL);
 	if (!i->bare)
 		return 0;

@@ -81,8 +81,10 @@ static int fill(struct event *out, const struct rv_cm_event *e, struct rv_id *ab
 
 	out->event.event = e->type;
 	out->event.status = e->status;
-	if (e->type == RDMA_CM_EVENT_ESTABLISHED && about->responds)
+	if (e->type == RDMA_CM_EVENT_ESTABLISHED && about->responds) {
 		out->event.event = RDMA_CM_EVENT_CONNECT_RESPONSE;
+		about->answered = true;
+	}
 	if (e->type == RDMA_CM_EVENT_CONNECT_REQUEST) {
 		error = rv_take_request(about, e->request, &i);
 		if (error)

@@ -423,7 +423,8 @@ struct rv_id {
 
 	uint64_t handle, cookie;
 	uint32_t process;
-	bool own_pd, v6_only, reuse, bound, listening, connected, own_cqs, established;
+	bool own_pd, v6_only, reuse, bound, listening, connected, own_cqs;
+	bool answered, established; /* CONNECT_RESPONSE was read; rdma_establish was called */
 	bool responds;       /* without a queue pair of its own: RDMA_CM_EVENT_CONNECT_RESPONSE comes */
 	uint8_t ack_timeout; /* RDMA_OPTION_ID_ACK_TIMEOUT */
 	uint32_t backlog_events;

@@ -158,8 +158,8 @@ func retryOf(c *call) rnic.Retry {
 const cmNotReady = 640 * time.Microsecond
 
 // take makes q the id's queue pair, which connects from now on and is held until then: it may be
-// destroyed before.
-func (id *cmID) take(e *Engine, handle uint64) (*qp, error) {
+// destroyed before. If bare, the program has never seen it, and hears nothing of it.
+func (id *cmID) take(e *Engine, handle uint64, bare bool) (*qp, error) {
 	q, err := find[*qp](&e.objects, handle)
 	if err != nil {
 		return nil, err
@@ -178,13 +178,16 @@ func (id *cmID) take(e *Engine, handle uint64) (*qp, error) {
 		q.release()
 		return nil, err
 	}
+	if bare {
+		q.ctx = new(opened) // which has no channel
+	}
 	id.qp = q
 	return q, nil
 }
 
 // connect begins to connect, and tells later what came of it.
 func (e *Engine) connect(id *cmID, c *call) error {
-	q, err := id.take(e, c.arg[1])
+	q, err := id.take(e, c.arg[1], c.arg[5] != 0)
 	if err != nil {
 		return err
 	}
@@ -294,7 +297,7 @@ func (e *Engine) accept(id *cmID, c *call) error {
 	if r == nil {
 		return syscall.EINVAL
 	}
-	q, err := id.take(e, c.arg[1])
+	q, err := id.take(e, c.arg[1], c.arg[5] != 0)
 	if err != nil {
 		return err // the request stays, for another queue pair
 	}
