@@ -71,7 +71,7 @@ func TestDaemonOfTheGuide(t *testing.T) {
 			path,
 			[]byte(strings.Replace(example(t), "listen = 7200", "listen = 7201", 1)+
 				"[tcp]\nrto_min = \"5ms\"\n"), 0o600))
-	check = ns.exits(t, 0, "check", path)
+	ns.exits(t, 0, "check", path)
 	server.Signal(t, syscall.SIGHUP)
 	server.Expect(t, 1, `msg=reloaded added=\[\] removed=\[\] changed=\[measure\] limits=\[\]`)
 	server.Expect(

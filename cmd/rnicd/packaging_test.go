@@ -413,7 +413,7 @@ func TestUnit(t *testing.T) {
 		out := outputOf(t, exec.Command("systemd-analyze", "--root="+root, "--man=no", "verify",
 			service))
 		require.Empty(t, newerKeys.ReplaceAllString(out, ""), dropIn)
-		out = outputOf(t, exec.Command("systemd-analyze", "--root="+root, "--offline=yes",
+		outputOf(t, exec.Command("systemd-analyze", "--root="+root, "--offline=yes",
 			"--threshold="+exposure, "--no-pager", "security", service))
 	}
 	root := t.TempDir()

@@ -145,5 +145,3 @@ func FuzzSum(f *testing.F) {
 		require.Equal(t, want, Fold(Sum(b[n:], Sum(b[:n], s))))
 	})
 }
-
-var sink uint64
